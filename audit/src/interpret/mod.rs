@@ -1,0 +1,52 @@
+//! SQL over a view of the state: what a statement should answer, and what it would change.
+//!
+//! In: a planned statement with its parameters, and a [`View`]. Out: an [`Execution`].
+//!
+//! Always true:
+//!   - whenever all inputs are known, evaluation is plain execution;
+//!   - what is not modelled widens the answer or the touched table to unknown, with a reason;
+//!   - nothing here knows of time, order or versions.
+
+use crate::state::{Catalog, Row, RowId, TableId};
+use std::sync::Arc;
+
+/// What running a statement on one view gives.
+#[derive(Debug)]
+pub struct Execution {
+    pub effects: Vec<Effect>,
+    /// What was read, for deciding which other transactions matter to this statement.
+    pub footprint: Vec<Touch>,
+    /// Constructs that were not modelled, in the words of the coverage counters. Empty: fully checked.
+    pub reasons: Vec<String>,
+}
+
+/// One change to the state, in the order of execution.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    Insert { table: TableId, row: Row },
+    Update { table: TableId, id: RowId, before: Row, after: Row },
+    Delete { table: TableId, id: RowId, before: Row },
+    Truncate { table: TableId },
+    /// Something unknown was done to this table: nothing is known of its rows any more.
+    Havoc { table: TableId, reason: String },
+    /// Transactional DDL: the catalog afterwards.
+    Catalog(Arc<Catalog>),
+}
+
+/// One thing that a statement read.
+#[derive(Clone)]
+pub enum Touch {
+    /// The rows whose `columns` equal `key`.
+    Key { table: TableId, columns: Arc<[usize]>, key: Vec<crate::value::Value> },
+    /// Every row that the filter may accept (`None`: every row of the table).
+    Scan { table: TableId, filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>> },
+}
+
+impl std::fmt::Debug for Touch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Touch::Key { table, columns, key } => write!(f, "Key({table:?} {columns:?} = {key:?})"),
+            Touch::Scan { table, filter } => write!(f, "Scan({table:?} filtered={})", filter.is_some()),
+        }
+    }
+}

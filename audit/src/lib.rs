@@ -1,0 +1,16 @@
+//! Observations in, verdicts out: could any correct database have answered like this?
+//!
+//! The modules are listed in the order in which the data walks; reading them from top to bottom is
+//! reading the product. Everything from [`trace`] on is a pure function of the trace and the
+//! configuration: the same journal gives the same verdicts, byte for byte.
+
+#![forbid(unsafe_code)]
+
+pub mod trace;
+pub mod value;
+pub mod state;
+pub mod interpret;
+pub mod verdict;
+pub mod auditor;
+
+pub use auditor::{Auditor, Settings, Stats};

@@ -1,0 +1,5 @@
+//! What was asked, what was answered, and between which two instants: the only input of the audit.
+
+pub mod observation;
+
+pub use observation::*;

@@ -1,0 +1,208 @@
+//! The nouns of a trace.
+//!
+//! In: nothing; the wire decoder makes these, the journal keeps them, the audit reads them.
+//!
+//! Always true:
+//!   - `window.sent` was read before the first byte that could start the statement was written to
+//!     the server, `window.done` after the last byte of its answer was read;
+//!   - within a session `seq` grows by one from record to record;
+//!   - a [`Record::Mark`] promises that every request sent before it which could commit something has
+//!     been recorded already (or is inside a recorded [`Gap`]).
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Nanoseconds on the proxy's one monotonic clock.
+pub type Nanos = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+/// Two instants between which something happened. `done == Nanos::MAX` means: never learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Window {
+    pub sent: Nanos,
+    pub done: Nanos,
+}
+
+/// One entry of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    SessionStart(SessionFacts),
+    Statement(Box<Observation>),
+    SessionEnd { session: SessionId, at: Nanos },
+    Gap(Gap),
+    /// Every commit-capable request sent before this instant has been recorded.
+    Mark { at: Nanos },
+    /// State read on the side connection; see [`Bootstrap`].
+    Bootstrap(Box<Bootstrap>),
+    /// Whether somebody can write past the proxy, as far as it could see.
+    Writers { at: Nanos, exclusive: bool, seen: Vec<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionFacts {
+    pub session: SessionId,
+    pub at: Nanos,
+    pub user: String,
+    pub database: String,
+    pub server_version: String,
+    /// Startup parameters and every ParameterStatus of the start (`TimeZone`, `DateStyle`,
+    /// `default_transaction_isolation` from `options` …).
+    pub parameters: Vec<(String, String)>,
+}
+
+/// One statement with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    pub session: SessionId,
+    pub seq: u64,
+    /// The whole text of the Query or of the prepared statement.
+    pub text: Arc<str>,
+    /// A Query may hold several statements: this is the answer to number `part` (from 0) of `text`.
+    pub part: u16,
+    pub protocol: Protocol,
+    /// Extended protocol only.
+    pub parameters: Vec<Parameter>,
+    pub window: Window,
+    pub outcome: Outcome,
+    /// Transaction status in the ReadyForQuery before the request and after it.
+    pub before: Status,
+    pub after: Status,
+    /// The request group (one simple Query, or everything up to one Sync) this belongs to, counted
+    /// per session. Outside an explicit block a group is one implicit transaction.
+    pub group: u64,
+    /// When the group's end (the Query itself, or Sync) was written, and when its ReadyForQuery was read:
+    /// the commit of an implicit transaction, or of a COMMIT, lies in here.
+    pub ready: Window,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    Simple,
+    Extended,
+    /// Fetches from a portal that an earlier observation opened (its rows continue that one).
+    Continued,
+    /// FunctionCall.
+    Function,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// The declared type, or 0.
+    pub type_oid: u32,
+    /// 0 text, 1 binary.
+    pub format: i16,
+    /// `None` is NULL.
+    pub value: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    Idle,
+    InBlock,
+    Failed,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    Answer(Answer),
+    Error(ServerError),
+    /// The connection was lost before the answer: it may or may not have happened.
+    Lost,
+    /// Skipped by the server after an earlier error in the same pipeline.
+    Skipped,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub columns: Arc<[Column]>,
+    pub rows: Vec<Cells>,
+    /// `SELECT 3`, `UPDATE 0`, …; empty for an empty query; `None` for a suspended portal.
+    pub tag: Option<String>,
+    /// Rows beyond the capture limit: how many rows there were in all and a digest of them.
+    /// When set, `rows` is a prefix.
+    pub cut: Option<Cut>,
+    /// Data of COPY … TO STDOUT or COPY … FROM STDIN, as text lines or binary, concatenated.
+    pub copy: Option<Bytes>,
+}
+
+/// One row: `None` is NULL.
+pub type Cells = Vec<Option<Bytes>>;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub type_oid: u32,
+    pub type_modifier: i32,
+    /// 0 text, 1 binary.
+    pub format: i16,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    pub rows: u64,
+    pub digest: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerError {
+    pub sqlstate: String,
+    pub message: String,
+    pub detail: Option<String>,
+    /// Constraint and table names, where the server sent them.
+    pub constraint: Option<String>,
+    pub table: Option<String>,
+}
+
+/// Something that was not seen. A session's transactions that touch `window` may have written anything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// `None`: every session.
+    pub session: Option<SessionId>,
+    pub window: Window,
+    pub reason: String,
+}
+
+/// Catalog and contents read at start in one REPEATABLE READ transaction whose snapshot point lies in
+/// `window`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bootstrap {
+    pub window: Window,
+    pub server_version: String,
+    /// `default_transaction_isolation`, `TimeZone`, `lc_collate` … as the server reports them.
+    pub settings: Vec<(String, String)>,
+    /// The catalog, as rows of the queries that `pgassay_audit::state::catalog::QUERIES` names.
+    pub catalog: Vec<(String, Vec<Vec<Option<String>>>)>,
+    pub tables: Vec<TableCopy>,
+    /// Transactions that were open, by backend, when the snapshot was taken: unknown writers until ended.
+    pub open_transactions: u32,
+}
+
+/// The contents of one table in the text format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableCopy {
+    /// pg_class.oid.
+    pub oid: u32,
+    /// Attribute names in order.
+    pub columns: Vec<String>,
+    /// `None`: too large; the table is partial.
+    pub rows: Option<Vec<Vec<Option<String>>>>,
+}
+
+impl Window {
+    pub fn new(sent: Nanos, done: Nanos) -> Window {
+        Window { sent, done }
+    }
+
+    /// Whatever happened in `self` happened before whatever happened in `other`.
+    pub fn is_before(self, other: Window) -> bool {
+        self.done < other.sent
+    }
+
+    pub fn overlaps(self, other: Window) -> bool {
+        !self.is_before(other) && !other.is_before(self)
+    }
+}
