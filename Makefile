@@ -1,0 +1,55 @@
+# The two commands that matter: `make demo` and `make test`. Both prepare the machine first (deploy/setup.sh).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+CARGO ?= cargo
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help setup demo test check fmt clippy doc deny deploy-check bench bench-proxy bench-audit bench-smoke fuzz-sql release
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+setup: ## install what building and testing need, and only what is missing
+	@deploy/setup.sh test
+
+demo: ## a throw-away PostgreSQL, the proxy in front of it, a workload, and what was witnessed
+	@deploy/setup.sh demo
+	$(CARGO) run --bin pgassay -- demo $(ARGS)
+
+test: setup deploy-check ## everything that CI runs
+	$(CARGO) test --workspace $(ARGS)
+
+check: fmt clippy test doc deny ## what a change must pass: fmt, clippy, test, doc, deny
+
+fmt:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+deny:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; else echo "cargo-deny is not installed: skipped (cargo install cargo-deny)"; fi
+
+deploy-check: ## validate alerts, dashboards, manifests, units and scripts
+	@if [ -x deploy/validate.sh ]; then deploy/validate.sh; fi
+
+bench: bench-proxy bench-audit ## all benchmarks (long)
+
+bench-proxy: ## pgbench through direct, HAProxy, PgBouncer, a bare relay and pgassay
+	$(CARGO) run --release -p pgassay-tests --bin bench-proxy -- $(ARGS)
+
+bench-audit: ## throughput of the audit by workload
+	$(CARGO) run --release -p pgassay-tests --bin bench-audit -- $(ARGS)
+
+bench-smoke: ## the benchmarks, so short that only their working is shown
+	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke $(ARGS)
+
+fuzz-sql: ## random statements: the interpreter against the real server, ARGS="--seconds 60 --seed 1"
+	$(CARGO) run -p pgassay-tests --bin fuzz-sql -- $(ARGS)
+
+release: ## the optimised binary, with completions and man page beside it
+	@deploy/setup.sh demo
+	$(CARGO) build --release --bin pgassay
