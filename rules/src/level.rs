@@ -61,7 +61,9 @@ impl fmt::Display for Level {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("there is no isolation level «{0}»; known levels: read-committed, repeatable-read, serializable, rc, si, strict-si, s, strict-s")]
+#[error(
+    "there is no isolation level «{0}»; known levels: read-committed, repeatable-read, serializable, rc, si, strict-si, s, strict-s"
+)]
 pub struct UnknownLevel(pub String);
 
 impl FromStr for Level {
