@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod wire;
 pub mod trace;
 pub mod value;
 pub mod state;

@@ -1,0 +1,11 @@
+//! `pgassay demo`: a throw-away database, the proxy and a workload.
+
+use crate::config::Config;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: Args, _config: Config) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("`pgassay demo` is not part of this build")
+}

@@ -1,0 +1,11 @@
+//! `pgassay doctor`: check the set-up.
+
+use crate::config::Config;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: Args, _config: Config) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("`pgassay doctor` is not part of this build")
+}

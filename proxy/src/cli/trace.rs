@@ -1,0 +1,11 @@
+//! `pgassay trace`: look into a journal.
+
+use crate::config::Config;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub fn run(_args: Args, _config: Config) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("`pgassay trace` is not part of this build")
+}
