@@ -5,9 +5,31 @@
 //!   - NULL is a known value;
 //!   - the variant is the SQL type: an int4 never hides in an `Int8`.
 
+pub mod aggregate;
+pub mod call;
+pub mod cast;
+pub mod catalog;
+pub mod compare;
+pub mod context;
+pub mod error;
+pub mod functions;
+pub mod io;
 pub mod numeric;
+pub mod oid;
+pub mod resolve;
+pub mod types;
 
+pub use aggregate::{Accumulator, ResolvedAggregate, resolve_aggregate};
+pub use call::{FunctionId, call};
+pub use cast::cast;
+pub use compare::{Key, Truth};
+pub use context::{Collation, Context, DateStyle, TimeZone, UserKind, UserType, UserTypes};
+pub use error::SqlError;
+pub use io::{decode, encode_text, parse};
 pub use numeric::Numeric;
+pub use resolve::{FunctionKind, Resolved, Volatility, resolve_function, resolve_operator};
+pub use types::{CastKind, Types, can_cast, common_type, type_by_name};
+
 use std::sync::Arc;
 
 /// pg_type.oid.
@@ -53,4 +75,27 @@ pub struct Array {
     /// (length, lower bound) per dimension; empty for the empty array.
     pub dimensions: Vec<(i32, i32)>,
     pub items: Vec<Value>,
+}
+
+impl Value {
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Value::Unknown)
+    }
+
+    pub fn text(text: impl Into<Arc<str>>) -> Value {
+        Value::Text(text.into())
+    }
+
+    /// Whether the value, or an element of it, is unknown.
+    pub fn has_unknown(&self) -> bool {
+        match self {
+            Value::Unknown => true,
+            Value::Array(array) => array.items.iter().any(Value::has_unknown),
+            _ => false,
+        }
+    }
 }
