@@ -1,0 +1,237 @@
+//! The promises of the prose that a machine can check: every rule has its runbook, every module its header.
+//!
+//! In: the files of this repository. Out: nothing, or a list of everything that is untidy, in one go.
+
+use pgassay_rules::CATALOGUE;
+use pgassay_rules::profile::{
+    AbortedReads, CommitOrder, CommitTimestamps, Participants, ReadPoint, RealTime, SerialOrder, Writes,
+};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ lies in the repository")
+        .to_owned()
+}
+
+/// Every file that belongs to the repository, without what is built or fetched.
+fn files() -> Vec<PathBuf> {
+    const SKIPPED: &[&str] = &[
+        "target",
+        ".git",
+        ".deps",
+        "artifacts",
+        "node_modules",
+        "histories",
+        "corpus",
+    ];
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("folder of the repository") {
+            let path = entry.expect("entry of a folder").path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if SKIPPED.contains(&name.as_str()) || path.is_symlink() {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                found.push(path)
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn with_ending(ending: &str) -> Vec<PathBuf> {
+    files()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn short(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn assert_tidy(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "untidy:\n  {}", complaints.join("\n  "));
+}
+
+/// `PgassayAuditLagging` → `pgassay_audit_lagging`, the name of its runbook.
+fn snake(alert: &str) -> String {
+    let mut snake = String::new();
+    for letter in alert.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
+fn alerts() -> Vec<String> {
+    read(&root().join("rules/alerts/pgassay.yml"))
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: ").map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn every_rule_has_a_runbook_that_says_everything() {
+    let mut complaints = Vec::new();
+    for rule in CATALOGUE {
+        let path = root().join(format!("rules/runbooks/{}.md", rule.name));
+        let Ok(text) = fs::read_to_string(&path) else {
+            complaints.push(format!("rule {} has no runbook {}", rule.name, short(&path)));
+            continue;
+        };
+        for part in [
+            format!("# {}", rule.name),
+            format!("> {}", rule.summary),
+            "## What it means".to_owned(),
+            "## Example".to_owned(),
+            "## How to confirm".to_owned(),
+            "## What to do".to_owned(),
+            "## When it might be our bug".to_owned(),
+        ] {
+            if !text.lines().any(|line| line == part) {
+                complaints.push(format!("{} lacks the line «{part}»", short(&path)));
+            }
+        }
+    }
+    assert_tidy(complaints);
+}
+
+#[test]
+fn every_alert_has_a_runbook_and_every_runbook_a_reason() {
+    let mut known: BTreeSet<String> = CATALOGUE.iter().map(|rule| rule.name.to_owned()).collect();
+    known.insert("README".to_owned());
+    let mut complaints = Vec::new();
+    for alert in alerts() {
+        // The alert on violations leads to the runbook of its rule.
+        if alert == "PgassayViolation" {
+            continue;
+        }
+        let name = snake(&alert);
+        if !root().join(format!("rules/runbooks/{name}.md")).exists() {
+            complaints.push(format!("alert {alert} has no runbook rules/runbooks/{name}.md"));
+        }
+        known.insert(name);
+    }
+    let index = read(&root().join("rules/runbooks/README.md"));
+    for path in with_ending("md")
+        .iter()
+        .filter(|path| short(path).starts_with("rules/runbooks/"))
+    {
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !known.contains(&name) {
+            complaints.push(format!("{} belongs to no rule and no alert", short(path)));
+        }
+        if name != "README" && !index.contains(&format!("({name}.md)")) {
+            complaints.push(format!("rules/runbooks/README.md does not lead to {name}.md"));
+        }
+    }
+    assert_tidy(complaints);
+}
+
+#[test]
+fn every_module_has_a_header() {
+    let complaints = with_ending("rs")
+        .iter()
+        .filter(|path| !read(path).trim_start().starts_with("//!"))
+        .map(|path| format!("{} does not begin with a header (//!)", short(path)))
+        .collect();
+    assert_tidy(complaints);
+}
+
+#[test]
+fn nothing_is_left_for_later_and_no_machine_is_named() {
+    // Put together here, so that this file does not contain them itself.
+    let forbidden: Vec<String> = [
+        ("TO", "DO"),
+        ("FIX", "ME"),
+        ("todo", "!("),
+        ("unimplemented", "!("),
+        ("#[ign", "ore"),
+        ("/wor", "k/"),
+        ("/ro", "ot/"),
+    ]
+    .iter()
+    .map(|(left, right)| format!("{left}{right}"))
+    .collect();
+    let mut complaints = Vec::new();
+    for path in files() {
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        for (number, line) in text.lines().enumerate() {
+            for word in forbidden.iter().filter(|word| line.contains(word.as_str())) {
+                complaints.push(format!("{}:{} contains «{word}»", short(&path), number + 1));
+            }
+        }
+    }
+    assert_tidy(complaints);
+}
+
+/// Links between the pages lead somewhere.
+#[test]
+fn links_of_the_documentation_lead_somewhere() {
+    let mut complaints = Vec::new();
+    for path in with_ending("md") {
+        let text = read(&path);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            if !path
+                .parent()
+                .expect("a page lies in a folder")
+                .join(target)
+                .exists()
+            {
+                complaints.push(format!("{}: the link to «{target}» leads nowhere", short(&path)));
+            }
+        }
+    }
+    assert_tidy(complaints);
+}
+
+#[test]
+fn every_word_of_the_profiles_is_explained() {
+    let page = read(&root().join("docs/levels.md"));
+    let complaints = [
+        ("read_point", ReadPoint::WORDS),
+        ("real_time", RealTime::WORDS),
+        ("writes", Writes::WORDS),
+        ("serial_order", SerialOrder::WORDS),
+        ("participants", Participants::WORDS),
+        ("aborted_reads", AbortedReads::WORDS),
+        ("commit_timestamps", CommitTimestamps::WORDS),
+        ("commit_order", CommitOrder::WORDS),
+    ]
+    .iter()
+    .flat_map(|(key, words)| std::iter::once(*key).chain(words.iter().copied()))
+    .filter(|word| !page.contains(&format!("`{word}`")))
+    .map(|word| format!("docs/levels.md does not explain `{word}`"))
+    .collect();
+    assert_tidy(complaints);
+}
