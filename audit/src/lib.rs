@@ -13,5 +13,6 @@ pub mod state;
 pub mod interpret;
 pub mod verdict;
 pub mod auditor;
+pub mod report;
 
 pub use auditor::{Auditor, Settings, Stats};
