@@ -1,5 +1,6 @@
 //! What was asked, what was answered, and between which two instants: the only input of the audit.
 
 pub mod observation;
+pub mod lex;
 
 pub use observation::*;

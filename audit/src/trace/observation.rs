@@ -31,14 +31,23 @@ pub struct Window {
 pub enum Record {
     SessionStart(SessionFacts),
     Statement(Box<Observation>),
-    SessionEnd { session: SessionId, at: Nanos },
+    SessionEnd {
+        session: SessionId,
+        at: Nanos,
+    },
     Gap(Gap),
     /// Every commit-capable request sent before this instant has been recorded.
-    Mark { at: Nanos },
+    Mark {
+        at: Nanos,
+    },
     /// State read on the side connection; see [`Bootstrap`].
     Bootstrap(Box<Bootstrap>),
     /// Whether somebody can write past the proxy, as far as it could see.
-    Writers { at: Nanos, exclusive: bool, seen: Vec<String> },
+    Writers {
+        at: Nanos,
+        exclusive: bool,
+        seen: Vec<String>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,7 +67,8 @@ pub struct SessionFacts {
 pub struct Observation {
     pub session: SessionId,
     pub seq: u64,
-    /// The whole text of the Query or of the prepared statement.
+    /// The whole text of the Query or of the prepared statement. Empty with an `Outcome::Error`: what failed
+    /// was no statement but Describe, Close, or the commit of an implicit transaction at Sync.
     pub text: Arc<str>,
     /// A Query may hold several statements: this is the answer to number `part` (from 0) of `text`.
     pub part: u16,
@@ -74,7 +84,10 @@ pub struct Observation {
     /// per session. Outside an explicit block a group is one implicit transaction.
     pub group: u64,
     /// When the group's end (the Query itself, or Sync) was written, and when its ReadyForQuery was read:
-    /// the commit of an implicit transaction, or of a COMMIT, lies in here.
+    /// the commit of an implicit transaction, or of a COMMIT, lies in here. (Where a COMMIT, or a
+    /// statement that commits by itself, was carried out in a pipeline before Sync was written, the
+    /// window begins with that statement's.) `ready.sent == Nanos::MAX`: the connection was lost before
+    /// the end of the group was written, so that an implicit transaction cannot have committed.
     pub ready: Window,
 }
 

@@ -1,5 +1,22 @@
 //! Captured bytes in, records out: the PostgreSQL protocol read off the hot path.
+//!
+//! ```text
+//! captured ─► frame ─► message ─► session (request ◄─► answer) ─► Record
+//! ```
 
 pub mod captured;
+pub mod frame;
+mod message;
+mod request;
+mod answer;
+mod secret;
+mod texts;
+mod session;
+mod asked;
+mod answered;
+pub mod decoder;
+#[cfg(test)]
+mod tests;
 
 pub use captured::{Captured, Direction};
+pub use decoder::{Counters, Decoder, Limits};
