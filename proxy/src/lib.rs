@@ -7,4 +7,5 @@
 pub mod config;
 pub mod clock;
 pub mod live;
+pub mod throwaway;
 pub mod cli;
