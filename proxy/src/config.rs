@@ -144,6 +144,7 @@ pub struct Audit {
     pub solve_ms_max: u64,
     /// Records that may wait for the audit; beyond it they are shed, as a gap.
     pub queue_len_max: usize,
+    pub queue_bytes_max: usize,
     pub writers: Writers,
 }
 
@@ -321,6 +322,7 @@ impl Default for Audit {
             workers: 1,
             solve_ms_max: 2_000,
             queue_len_max: 1 << 16,
+            queue_bytes_max: 256 << 20,
             writers: Writers::Auto,
         }
     }

@@ -7,5 +7,16 @@
 pub mod config;
 pub mod clock;
 pub mod live;
+pub mod listen;
+pub mod startup;
+pub mod auth;
+pub mod tls;
+pub mod leg;
+pub mod upstream;
+pub mod relay;
+pub mod wire;
+pub mod capture;
+pub mod record;
+pub mod serve;
 pub mod throwaway;
 pub mod cli;

@@ -1,8 +1,11 @@
 //! `pgassay proxy`: stand between clients and their database.
 
 use crate::config::{Loaded, Override};
+use crate::serve::Running;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -45,6 +48,79 @@ impl Args {
     }
 }
 
-pub fn run(_args: Args, _loaded: Loaded) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("the proxy is not part of this build")
+/// Runs until SIGTERM or SIGINT; a second one ends without waiting. SIGHUP reads the configuration again.
+pub fn run(_args: Args, mut loaded: Loaded) -> anyhow::Result<ExitCode> {
+    let running = Running::start(loaded.config.clone())?;
+    for address in running.addresses() {
+        tracing::info!("listening on {address}");
+    }
+    let handle = running.handle();
+    let mut signals = handle.block_on(async { Signals::new() })?;
+    loop {
+        match handle.block_on(signals.next()) {
+            Signal::Reload => match loaded.reload() {
+                Ok(new) => match running.reload(new.config.clone()) {
+                    Ok(()) => {
+                        tracing::info!("the configuration was read again");
+                        loaded = new;
+                    }
+                    Err(error) => tracing::error!("the old configuration stays in use: {error:#}"),
+                },
+                Err(error) => tracing::error!("the old configuration stays in use: {error:#}"),
+            },
+            Signal::Stop => break,
+        }
+    }
+    let seconds = running.live.config.load().proxy.drain_seconds;
+    tracing::info!("ending: open transactions get {seconds} s to finish; once more to end at once");
+    // A thread of its own: the signals' runtime is about to end.
+    std::thread::spawn(|| {
+        let again = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Ok(runtime) = again {
+            runtime.block_on(async {
+                if let Ok(mut signals) = Signals::new() {
+                    while !matches!(signals.next().await, Signal::Stop) {}
+                    std::process::exit(1);
+                }
+            });
+        }
+    });
+    let live = running.stop();
+    let summary = live.summary();
+    tracing::info!(
+        connections = live.connections_total.load(Relaxed),
+        statements = live.statements.load(Relaxed),
+        violations = summary.violations.len(),
+        "ended"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+enum Signal {
+    Reload,
+    Stop,
+}
+
+struct Signals {
+    hangup: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.hangup.recv() => Signal::Reload,
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.interrupt.recv() => Signal::Stop,
+        }
+    }
 }

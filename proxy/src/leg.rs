@@ -1,0 +1,114 @@
+//! One side of a connection: a socket of either kind, plain or inside TLS.
+
+use bytes::{Buf, Bytes};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected stream of bytes.
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A socket whose first bytes were already read: they are read again from here.
+pub struct Rewound {
+    prefix: Bytes,
+    socket: Socket,
+}
+
+/// What the relay reads from and writes to.
+pub enum Leg {
+    Plain(Socket),
+    /// TLS in which we are the server.
+    Client(Box<tokio_rustls::server::TlsStream<Rewound>>),
+    /// TLS in which we are the client.
+    Server(Box<tokio_rustls::client::TlsStream<Socket>>),
+}
+
+impl Rewound {
+    pub fn new(prefix: Bytes, socket: Socket) -> Rewound {
+        Rewound { prefix, socket }
+    }
+}
+
+impl Leg {
+    pub fn is_tls(&self) -> bool {
+        !matches!(self, Leg::Plain(_))
+    }
+}
+
+macro_rules! each {
+    ($self:expr, $kind:ident, [$($variant:ident),+], $inner:ident => $call:expr) => {
+        match $self.get_mut() { $($kind::$variant($inner) => $call),+ }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, Socket, [Tcp, Unix], inner => Pin::new(inner).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self, Socket, [Tcp, Unix], inner => Pin::new(inner).poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, Socket, [Tcp, Unix], inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, Socket, [Tcp, Unix], inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}
+
+impl AsyncRead for Rewound {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.prefix.is_empty() {
+            return Pin::new(&mut this.socket).poll_read(cx, buf);
+        }
+        let take = this.prefix.len().min(buf.remaining());
+        buf.put_slice(&this.prefix[..take]);
+        this.prefix.advance(take);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Rewound {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+}
+
+impl AsyncRead for Leg {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, Leg, [Plain, Client, Server], inner => Pin::new(inner).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Leg {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self, Leg, [Plain, Client, Server], inner => Pin::new(inner).poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, Leg, [Plain, Client, Server], inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, Leg, [Plain, Client, Server], inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,258 @@
+//! The proxy as a whole: sockets, relays, recorder, and how it starts, reloads and ends.
+//!
+//! In: a [`Config`]. Out: a [`Running`] proxy with its [`Live`] state.
+//!
+//! `Running` owns its threads: it can be started from any thread, and everything has ended when
+//! [`Running::stop`] returns.
+
+use crate::auth::Users;
+use crate::capture;
+use crate::config::Config;
+use crate::leg::Leg;
+use crate::listen::{self, Listener};
+use crate::live::Live;
+use crate::record::Recording;
+use crate::relay::Drain;
+use crate::tls::Identity;
+use crate::upstream::Upstream;
+use anyhow::{Context, Result, bail};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use pgassay_audit::trace::Record;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::runtime::Runtime;
+
+/// How often files are looked at for changes.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+/// What every connection needs to know; parts of it are replaced on reload.
+pub struct Shared {
+    pub live: Arc<Live>,
+    upstream: ArcSwap<Upstream>,
+    identity: ArcSwapOption<Identity>,
+    users: ArcSwap<Users>,
+}
+
+/// A proxy that is running.
+pub struct Running {
+    pub live: Arc<Live>,
+    shared: Arc<Shared>,
+    drain: Arc<Drain>,
+    recording: Recording,
+    addresses: Vec<String>,
+    runtime: Runtime,
+    accepting: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Running {
+    /// Binds, starts all threads and returns. Errors are those a person can do something about.
+    pub fn start(config: Config) -> Result<Running> {
+        let live = Arc::new(Live::new(config.clone()));
+        let shared = Arc::new(Shared::new(&config, live.clone())?);
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        if config.proxy.threads > 0 {
+            builder.worker_threads(config.proxy.threads);
+        }
+        let runtime = builder
+            .thread_name("relay")
+            .enable_all()
+            .build()
+            .context("cannot start threads")?;
+        let listeners: Vec<Listener> = runtime.block_on(listen::bind(&config))?;
+        let addresses = listeners
+            .iter()
+            .map(|listener| listener.address.clone())
+            .collect();
+
+        let (tap, recorder) = capture::channel();
+        let recording = Recording::start(recorder, live.clone())?;
+        let drain = Arc::new(Drain::default());
+        let mut accepting = Vec::new();
+        for listener in listeners {
+            let accept = listen::accept(listener, shared.clone(), tap.clone(), drain.clone());
+            accepting.push(runtime.spawn(accept));
+        }
+        runtime.spawn(watch(Arc::downgrade(&shared)));
+        // Reachability is known before the first client comes.
+        let probe = shared.clone();
+        runtime.spawn(async move {
+            match probe.connect().await {
+                Ok(_) => probe.live.ready.store(true, Relaxed),
+                Err(error) => tracing::warn!("the server cannot be reached yet: {error:#}"),
+            }
+        });
+        Ok(Running {
+            live,
+            shared,
+            drain,
+            recording,
+            addresses,
+            runtime,
+            accepting,
+        })
+    }
+
+    /// Where clients connect, with the ports that were chosen.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// The port of the first TCP address.
+    pub fn port(&self) -> Option<u16> {
+        self.addresses
+            .iter()
+            .filter(|address| !address.starts_with('/'))
+            .find_map(|address| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()))
+    }
+
+    /// For tasks that live as long as the proxy (the admin server, the side connection).
+    pub fn handle(&self) -> tokio::runtime::Handle {
+        self.runtime.handle().clone()
+    }
+
+    /// Takes records of the side connection.
+    pub fn inbox(&self) -> crossbeam_channel::Sender<Record> {
+        self.recording.inbox.clone()
+    }
+
+    /// Puts a new configuration into use, as far as that is possible without a restart.
+    pub fn reload(&self, config: Config) -> Result<()> {
+        self.shared.reload(config)
+    }
+
+    /// No new clients; idle sessions end now, others when their transaction does or time is up. Returns when
+    /// everything captured is written and judged.
+    pub fn stop(self) -> Arc<Live> {
+        self.live.draining.store(true, Relaxed);
+        for task in &self.accepting {
+            task.abort();
+        }
+        self.drain.gently();
+        let patience = Duration::from_secs(self.live.config.load().proxy.drain_seconds);
+        let deadline = Instant::now() + patience;
+        while self.live.connections_open.load(Relaxed) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.drain.now();
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while self.live.connections_open.load(Relaxed) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Whatever is left is dropped together with its lane, so that the recorder sees the end.
+        self.runtime.shutdown_timeout(Duration::from_secs(5));
+        self.recording.finish();
+        for path in self.addresses.iter().filter(|address| address.starts_with('/')) {
+            let _ = std::fs::remove_file(path);
+        }
+        self.live
+    }
+}
+
+impl Shared {
+    fn new(config: &Config, live: Arc<Live>) -> Result<Shared> {
+        Ok(Shared {
+            live,
+            upstream: ArcSwap::from_pointee(Upstream::parse(&config.upstream)?),
+            identity: ArcSwapOption::new(identity(config)?),
+            users: ArcSwap::from_pointee(users(config)?),
+        })
+    }
+
+    pub async fn connect(&self) -> Result<Leg> {
+        let config = self.live.config.load();
+        let timeout = Duration::from_secs(config.proxy.connect_seconds);
+        let keepalive = keepalive(&config);
+        self.upstream.load_full().connect(timeout, keepalive).await
+    }
+
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.identity.load_full()
+    }
+
+    pub fn users(&self) -> Arc<Users> {
+        self.users.load_full()
+    }
+
+    fn reload(&self, config: Config) -> Result<()> {
+        let upstream = Upstream::parse(&config.upstream)?;
+        let (identity, users) = (identity(&config)?, users(&config)?);
+        let old = self.live.config.load_full();
+        let fixed = [
+            ("listen", old.listen != config.listen),
+            ("proxy.threads", old.proxy.threads != config.proxy.threads),
+            ("record_only", old.record_only != config.record_only),
+            ("journal", old.journal != config.journal),
+            ("audit", old.audit != config.audit),
+            ("side", old.side != config.side),
+            ("admin", old.admin != config.admin),
+        ];
+        for (key, _) in fixed.iter().filter(|(_, changed)| *changed) {
+            tracing::warn!("`{key}` has changed and takes effect at the next start only");
+        }
+        self.upstream.store(Arc::new(upstream));
+        self.identity.store(identity);
+        self.users.store(Arc::new(users));
+        self.live.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    fn watched(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
+        let config = self.live.config.load();
+        [&config.tls.certificate, &config.tls.key, &config.auth.users]
+            .into_iter()
+            .flatten()
+            .map(|path| {
+                (
+                    path.clone(),
+                    std::fs::metadata(path).and_then(|data| data.modified()).ok(),
+                )
+            })
+            .collect()
+    }
+}
+
+pub fn keepalive(config: &Config) -> Option<Duration> {
+    Some(Duration::from_secs(config.proxy.keepalive_seconds)).filter(|after| !after.is_zero())
+}
+
+fn identity(config: &Config) -> Result<Option<Arc<Identity>>> {
+    use crate::config::TlsMode;
+    match (config.tls.mode, &config.tls.certificate, &config.tls.key) {
+        (TlsMode::Disable, ..) => Ok(None),
+        (_, Some(certificate), Some(key)) => Ok(Some(Arc::new(Identity::read(certificate, key)?))),
+        _ => bail!("tls.mode needs tls.certificate and tls.key"),
+    }
+}
+
+fn users(config: &Config) -> Result<Users> {
+    use crate::config::AuthMode;
+    match (config.auth.mode, &config.auth.users) {
+        (AuthMode::Pass, _) => Ok(Users::default()),
+        (AuthMode::Terminate, Some(path)) => Users::read(path),
+        (AuthMode::Terminate, None) => bail!("auth.mode = \"terminate\" needs auth.users"),
+    }
+}
+
+/// Reads certificate and user list again when their files change.
+async fn watch(shared: std::sync::Weak<Shared>) {
+    let mut seen = match shared.upgrade() {
+        Some(shared) => shared.watched(),
+        None => return,
+    };
+    loop {
+        tokio::time::sleep(WATCH_EVERY).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let now = shared.watched();
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        let config = shared.live.config.load_full();
+        match shared.reload((*config).clone()) {
+            Ok(()) => tracing::info!("certificate and user list were read again"),
+            Err(error) => tracing::warn!("the old certificate and user list stay in use: {error:#}"),
+        }
+    }
+}
