@@ -16,14 +16,13 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender};
 use pgassay_audit::trace::{Gap, Nanos, Record, Window};
 use pgassay_audit::verdict::Summary;
-use pgassay_audit::wire::{Captured, Direction};
+use pgassay_audit::wire::{Captured, Decoder, Direction};
 use pgassay_audit::{Auditor, Settings};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use undecoded::Decoder;
 
 /// How long the recorder sleeps between two rounds while there is traffic.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(4);
@@ -106,8 +105,9 @@ struct Work {
 
 impl Work {
     fn new(live: Arc<Live>, config: &Config, side: Receiver<Record>, feed: Option<Feed>) -> Result<Work> {
-        let limits = undecoded::Limits {
+        let limits = pgassay_audit::wire::Limits {
             result_bytes_max: config.capture.result_bytes_max,
+            ..pgassay_audit::wire::Limits::default()
         };
         Ok(Work {
             live,
@@ -440,50 +440,4 @@ fn merged(earlier: &Summary, later: &Summary) -> Summary {
         }
     }
     sum
-}
-
-/// Counts gaps and makes marks; what the bytes mean is not decoded.
-mod undecoded {
-    use super::*;
-
-    pub struct Limits {
-        pub result_bytes_max: usize,
-    }
-
-    #[derive(Clone, Copy, Default)]
-    pub struct Counters {
-        pub messages: u64,
-        pub statements: u64,
-        pub unknown_messages: u64,
-        pub decode_errors: u64,
-        pub gaps: u64,
-    }
-
-    pub struct Decoder {
-        counters: Counters,
-        result_bytes_max: usize,
-    }
-
-    impl Decoder {
-        pub fn new(limits: Limits) -> Decoder {
-            Decoder {
-                counters: Counters::default(),
-                result_bytes_max: limits.result_bytes_max,
-            }
-        }
-
-        pub fn take(&mut self, captured: Captured, _out: &mut Vec<Record>) {
-            self.counters.gaps += u64::from(matches!(captured, Captured::Gap { .. }));
-        }
-
-        pub fn mark(&mut self, now: Nanos, out: &mut Vec<Record>) {
-            if self.result_bytes_max > 0 {
-                out.push(Record::Mark { at: now });
-            }
-        }
-
-        pub fn counters(&self) -> Counters {
-            self.counters
-        }
-    }
 }
