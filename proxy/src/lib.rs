@@ -19,4 +19,6 @@ pub mod capture;
 pub mod record;
 pub mod serve;
 pub mod throwaway;
+pub mod metrics;
+pub mod admin;
 pub mod cli;

@@ -2,8 +2,9 @@
 //!
 //! Always true:
 //!   - the order of keys is fixed: the same verdict gives the same bytes;
-//!   - each violation has `statements[]`: its steps in the order they were sent, with their windows in
-//!     nanoseconds of the proxy's clock (`null` for an end that was never learned).
+//!   - each violation has `statements[]`: its steps in the order they were sent;
+//!   - windows are nanoseconds since the violation's `origin` (small enough for every JSON reader to keep
+//!     exact); `null` is an end that was never learned. `origin` and `at` are nanoseconds since 1970.
 
 use super::steps::{self, Act};
 use crate::trace::{Nanos, Window};
@@ -31,12 +32,15 @@ pub fn summary(summary: &Summary) -> Value {
 
 /// One violation, whole.
 pub fn violation(violation: &Violation) -> Value {
+    let origin = steps::origin(violation);
+    let window = |window: Window| relative(window, origin);
     json!({
         "id": violation.id,
         "fingerprint": violation.fingerprint,
         "rule": violation.rule,
         "level": violation.level,
         "at": violation.at,
+        "origin": origin,
         "repeats": violation.repeats,
         "transactions": violation.transactions.iter().map(|t| json!({
             "name": t.name,
@@ -87,9 +91,9 @@ fn act(act: Act) -> &'static str {
     }
 }
 
-fn window(window: Window) -> Value {
-    let done = (window.done != Nanos::MAX).then_some(window.done);
-    json!({ "sent": window.sent, "done": done })
+fn relative(window: Window, origin: Nanos) -> Value {
+    let done = (window.done != Nanos::MAX).then(|| window.done.saturating_sub(origin));
+    json!({ "sent": window.sent.saturating_sub(origin), "done": done })
 }
 
 #[cfg(test)]
@@ -112,6 +116,7 @@ mod tests {
         }
         assert_eq!(first["level"], "serializable");
         assert_eq!(first["statements"][3]["culprit"], true);
+        assert_eq!(first["statements"][3]["window"], json!({ "sent": 400_000, "done": 560_000 }));
         assert_eq!(first["statements"][0]["sql"], "BEGIN ISOLATION LEVEL READ COMMITTED");
     }
 

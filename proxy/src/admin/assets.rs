@@ -1,0 +1,43 @@
+//! The web page, embedded: plain HTML, CSS and modules, no build step, nothing from outside.
+//!
+//! The page itself holds no recorded data, so it is served to whoever asks; it asks for the token itself.
+
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use pgassay_audit::report::html;
+use rust_embed::RustEmbed;
+use std::borrow::Cow;
+
+#[derive(RustEmbed)]
+#[folder = "src/admin/page/"]
+struct Page;
+
+pub async fn index() -> Response {
+    file(Path("index.html".to_owned())).await
+}
+
+pub async fn file(Path(name): Path<String>) -> Response {
+    let body: Option<Cow<'static, [u8]>> = match name.as_str() {
+        // The picture is shared with the stand-alone report.
+        "picture.css" => Some(html::PICTURE_CSS.as_bytes().into()),
+        "base.css" => Some(html::BASE_CSS.as_bytes().into()),
+        "story.css" => Some(html::STORY_CSS.as_bytes().into()),
+        "story.js" => Some(html::STORY_JS.as_bytes().into()),
+        _ => Page::get(&name).map(|file| file.data),
+    };
+    match body {
+        Some(body) => ([(header::CONTENT_TYPE, kind(&name))], body.into_owned()).into_response(),
+        None => (StatusCode::NOT_FOUND, "the page has no such part\n").into_response(),
+    }
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, end)| end) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
