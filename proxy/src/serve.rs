@@ -5,6 +5,7 @@
 //! `Running` owns its threads: it can be started from any thread, and everything has ended when
 //! [`Running::stop`] returns.
 
+use crate::admin::{self, Admin};
 use crate::auth::Users;
 use crate::capture;
 use crate::config::Config;
@@ -41,6 +42,7 @@ pub struct Running {
     shared: Arc<Shared>,
     drain: Arc<Drain>,
     recording: Recording,
+    admin: Option<Admin>,
     addresses: Vec<String>,
     runtime: Runtime,
     accepting: Vec<tokio::task::JoinHandle<()>>,
@@ -68,6 +70,7 @@ impl Running {
 
         let (tap, recorder) = capture::channel();
         let recording = Recording::start(recorder, live.clone())?;
+        let admin = runtime.block_on(admin::start(live.clone()))?;
         let drain = Arc::new(Drain::default());
         let mut accepting = Vec::new();
         for listener in listeners {
@@ -88,6 +91,7 @@ impl Running {
             shared,
             drain,
             recording,
+            admin,
             addresses,
             runtime,
             accepting,
@@ -105,6 +109,11 @@ impl Running {
             .iter()
             .filter(|address| !address.starts_with('/'))
             .find_map(|address| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()))
+    }
+
+    /// Where metrics, health, API and page are, with the port that was chosen.
+    pub fn admin_address(&self) -> Option<std::net::SocketAddr> {
+        self.admin.as_ref().map(|admin| admin.address)
     }
 
     /// For tasks that live as long as the proxy (the admin server, the side connection).
