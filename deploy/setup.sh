@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what pgassay needs, and only what is missing. Says what it does; a second run installs nothing.
 #
-#   deploy/setup.sh demo    what building and `make demo` need: a C toolchain, libclang, Z3, PostgreSQL
+#   deploy/setup.sh build   what building needs: a C toolchain, libclang, Z3
+#   deploy/setup.sh demo    the same, and PostgreSQL, for `make demo`
 #   deploy/setup.sh test    the same, and what the tests need: drivers, Prometheus, a browser, validators
 #
 # Packages come from apt (as root, or through sudo). Everything else goes into one private folder,
@@ -94,6 +95,9 @@ needs_of_build() {
   need 'has curl || has wget' 'curl ca-certificates' 'a way to fetch files'
   need 'has unzip' 'unzip' 'unzip'
   need 'has_venv' 'python3 python3-venv' 'Python with venv'
+}
+
+needs_of_demo() {
   need 'postgres_bin' 'postgresql' 'PostgreSQL server'
   need 'has_contrib' 'postgresql-contrib' "PostgreSQL's contrib modules"
 }
@@ -264,19 +268,20 @@ PYTHON
 main() {
   local what=${1:-test}
   case $what in
-    demo | test) ;;
+    build | demo | test) ;;
     -h | --help)
-      sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       return 0
       ;;
-    *) fail "«$what» is neither «demo» nor «test»" ;;
+    *) fail "«$what» is none of «build», «demo» and «test»" ;;
   esac
   [ "$(uname -s)" = Linux ] || fail "this script knows Linux only; needed: libclang, Z3 4.13.3 or newer, PostgreSQL 15 or newer"
   has cargo || [ -x "$HOME/.cargo/bin/cargo" ] || fail "there is no Rust toolchain: see https://rustup.rs"
   log=$(mktemp)
 
   needs_of_build
-  [ "$what" = demo ] || needs_of_tests
+  [ "$what" = build ] || needs_of_demo
+  [ "$what" != test ] || needs_of_tests
   install_wanted
   install_z3
   if [ "$what" = test ]; then

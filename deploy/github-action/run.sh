@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The last step of the action: turns its inputs into the flags of `pgassay run`.
+set -euo pipefail
+
+pgassay=${INPUT_BINARY:-$HOME/.pgassay/bin/pgassay}
+export LD_LIBRARY_PATH="$HOME/.pgassay/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+mkdir -p "$INPUT_REPORTS"
+
+flags=(--json "$INPUT_REPORTS/report.json" --junit "$INPUT_REPORTS/junit.xml" --html "$INPUT_REPORTS/report.html")
+if [ -n "${INPUT_UPSTREAM:-}" ]; then
+  flags+=(--upstream "$INPUT_UPSTREAM")
+elif [ -n "${INPUT_POSTGRES:-}" ]; then
+  flags+=(--postgres "$INPUT_POSTGRES")
+fi
+if [ -n "${INPUT_MIN_COVERAGE:-}" ]; then flags+=(--min-coverage "$INPUT_MIN_COVERAGE"); fi
+if [ -n "${INPUT_BASELINE:-}" ]; then flags+=(--baseline "$INPUT_BASELINE"); fi
+for rule in ${INPUT_FAIL_ON:-}; do flags+=(--fail-on "$rule"); done
+for rule in ${INPUT_ALLOW:-}; do flags+=(--allow "$rule"); done
+
+exec "$pgassay" run "${flags[@]}" -- bash -euo pipefail -c "$INPUT_RUN"
