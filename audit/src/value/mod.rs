@@ -6,23 +6,29 @@
 //!   - the variant is the SQL type: an int4 never hides in an `Int8`.
 
 pub mod aggregate;
+pub mod array;
 pub mod call;
 pub mod cast;
 pub mod catalog;
 pub mod compare;
 pub mod context;
+pub mod datetime;
 pub mod error;
+pub mod float;
 pub mod functions;
+pub mod interval;
 pub mod io;
+pub mod json;
 pub mod numeric;
 pub mod oid;
 pub mod resolve;
+pub mod text;
 pub mod types;
 
 pub use aggregate::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use call::{FunctionId, call};
 pub use cast::cast;
-pub use compare::{Key, Truth};
+pub use compare::{Key, KeyRef, Truth};
 pub use context::{Collation, Context, DateStyle, TimeZone, UserKind, UserType, UserTypes};
 pub use error::SqlError;
 pub use io::{decode, encode_text, parse};
