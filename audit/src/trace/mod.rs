@@ -2,5 +2,6 @@
 
 pub mod observation;
 pub mod lex;
+pub mod journal;
 
 pub use observation::*;
