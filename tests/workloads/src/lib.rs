@@ -22,7 +22,11 @@ pub mod register;
 pub mod list_append;
 pub mod blindw;
 pub mod ycsb;
+pub mod twitter;
 pub mod tpcc;
+pub mod rubis;
+pub mod tatp;
+pub mod seats;
 
 use fastrand::Rng;
 use std::future::Future;
@@ -95,7 +99,11 @@ pub const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("list-append", "appends to lists and reads of whole lists", list_append::make),
     ("blindw", "read-only and write-only transactions over keys", blindw::make),
     ("ycsb", "reads, updates, inserts, scans; zipfian keys", ycsb::make),
+    ("twitter", "new tweets, follows and timelines", twitter::make),
     ("tpcc", "a wholesale supplier: the five transactions of TPC-C", tpcc::make),
+    ("rubis", "an auction site: users, items, purchases, comments", rubis::make),
+    ("tatp", "a mobile carrier's subscriber register", tatp::make),
+    ("seats", "flights, customers and reservations", seats::make),
 ];
 
 /// Makes a workload; an unknown name or knob is an error that names the known ones.
