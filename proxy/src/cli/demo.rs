@@ -57,7 +57,9 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     }
     print!("{}", text::summary(&correct, &Gate::default(), paint));
     if correct.violations.is_empty() {
-        println!("\n{}", paint.green("Nothing to report."));
+        let is_checked = correct.coverage.checked > 0;
+        let told = if is_checked { "Nothing to report." } else { "Nothing was checked, so there is nothing to report." };
+        println!("\n{}", paint.green(told));
     } else {
         println!("\nThis was a correct database: if you can repeat it, please report it to the authors of pgassay.");
         return Ok(ExitCode::FAILURE);
@@ -70,7 +72,7 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     }
     let Some(first) = claimed.violations.first() else {
         print!("{}", text::totals(&claimed, &Gate::default(), paint));
-        println!("\nBy luck it would: every transaction found an order. Try again with another --seed.");
+        println!("\nNothing was found this time; a longer run or another --seed may tell.");
         return Ok(ExitCode::SUCCESS);
     };
     print!("{}", text::violation(first, paint));
@@ -123,7 +125,7 @@ impl Stage<'_> {
         options.stop = self.stop.clone();
         options.length = Length::Duration(Duration::from_millis(if self.args.fast { 700 } else { 5_000 }));
         pgassay_workloads::setup(&*workload, &options).await?;
-        let bar = bar(&format!("{level:16}"), &options);
+        let bar = bar(&format!("{:16}", level.name()), &options);
         let summary = pgassay_workloads::run(workload.clone(), &options, |progress| {
             advance(&bar, &options, progress);
             let audit = proxy.live.audit();
@@ -140,7 +142,8 @@ impl Stage<'_> {
         bar.finish_and_clear();
         let refused: u64 = summary.aborts.values().sum();
         println!(
-            "  {level:16} {:>7} transactions, {:.0} per second, {refused} refused and tried again, p99 {:.1} ms",
+            "  {:16} {:>7} transactions, {:.0} per second, {refused} refused and tried again, p99 {:.1} ms",
+            level.name(),
             summary.committed,
             summary.per_second(),
             summary.latency_ms(99.0)

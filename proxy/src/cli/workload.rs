@@ -54,6 +54,9 @@ pub struct Args {
     /// Turn a knob of the workload, e.g. --knob read_only=20%
     #[arg(long = "knob", value_name = "KEY=VALUE")]
     pub knobs: Vec<String>,
+    /// Drop and create the workload's tables even if there are tables of these names
+    #[arg(long)]
+    pub replace: bool,
     /// Use the schema and data of an earlier run
     #[arg(long)]
     pub no_setup: bool,
@@ -109,6 +112,14 @@ pub fn run(args: Args, _config: Config) -> anyhow::Result<ExitCode> {
 
 async fn drive(workload: Arc<dyn Workload>, options: &Options, args: &Args) -> anyhow::Result<ExitCode> {
     if !args.no_setup {
+        if !args.replace {
+            let taken = pgassay_workloads::in_the_way(&*workload, options).await?;
+            anyhow::ensure!(
+                taken.is_empty(),
+                "the database already has {}: give --replace to drop and create it, or --no-setup to use it as it is",
+                taken.join(", ")
+            );
+        }
         pgassay_workloads::setup(&*workload, options).await?;
     }
     if args.setup_only {

@@ -52,6 +52,10 @@ impl Workload for Bank {
         "bank"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["accounts"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS accounts").await?;

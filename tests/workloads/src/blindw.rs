@@ -31,6 +31,10 @@ impl Workload for BlindW {
         "blindw"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["kv"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS kv").await?;

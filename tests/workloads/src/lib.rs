@@ -34,7 +34,7 @@ use std::pin::Pin;
 
 pub use check::{Check, Failed, check};
 pub use knobs::Knobs;
-pub use run::{Length, Options, Progress, run, setup};
+pub use run::{Length, Options, Progress, in_the_way, run, setup};
 pub use session::{Answer, Mode, Session};
 pub use summary::Summary;
 pub use value::{Cell, Param};
@@ -73,6 +73,9 @@ pub enum Ended {
 /// A schema with data, a stream of transactions over it, and what must hold afterwards.
 pub trait Workload: Send + Sync {
     fn name(&self) -> &'static str;
+
+    /// The tables that `setup` replaces.
+    fn tables(&self) -> &'static [&'static str];
 
     /// Creates schema and data, replacing what an earlier run left.
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()>;

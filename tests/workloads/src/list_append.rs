@@ -32,6 +32,10 @@ impl Workload for ListAppend {
         "list-append"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["lists"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS lists").await?;

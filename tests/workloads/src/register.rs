@@ -26,6 +26,10 @@ impl Workload for Registers {
         "register"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["registers"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS registers").await?;

@@ -59,6 +59,10 @@ impl Workload for Rubis {
         "rubis"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["regions", "categories", "users", "items", "bids", "buy_now", "comments"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session

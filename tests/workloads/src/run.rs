@@ -76,6 +76,19 @@ pub async fn setup(workload: &dyn Workload, options: &Options) -> anyhow::Result
     workload.setup(&mut session).await.map_err(spoken).with_context(|| format!("cannot set up {}", workload.name()))
 }
 
+/// Tables of the database that `setup` would replace.
+pub async fn in_the_way(workload: &dyn Workload, options: &Options) -> anyhow::Result<Vec<String>> {
+    let mut session = Session::connect(&options.target, Mode::Simple, Level::ReadCommitted).await?;
+    let names: Vec<String> = workload.tables().iter().map(|name| format!("'{name}'")).collect();
+    let find = format!(
+        "SELECT relname FROM pg_class WHERE relname IN ({}) AND relkind IN ('r', 'p', 'v', 'm') \
+         AND pg_table_is_visible(oid) ORDER BY relname",
+        names.join(", ")
+    );
+    let found = session.run(&find, &[]).await.map_err(spoken)?;
+    Ok((0..found.rows.len()).filter_map(|row| found.text(row, 0).map(str::to_owned)).collect())
+}
+
 /// Runs the workload to its end and calls `progress` a few times per second.
 pub async fn run(
     workload: Arc<dyn Workload>,

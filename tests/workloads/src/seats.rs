@@ -46,6 +46,10 @@ impl Workload for Seats {
         "seats"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["airport", "flight", "passenger", "reservation"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS reservation, passenger, flight, airport CASCADE").await?;

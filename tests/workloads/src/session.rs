@@ -91,6 +91,7 @@ pub struct Session {
     connection: JoinHandle<()>,
     mode: Mode,
     level: Level,
+    is_in_block: bool,
     prepared: HashMap<String, Statement>,
 }
 
@@ -104,7 +105,7 @@ impl Session {
             // An error of the connection reaches the statement that waits for it.
             let _ = connection.await;
         });
-        let session = Session { client, connection, mode, level, prepared: HashMap::new() };
+        let session = Session { client, connection, mode, level, is_in_block: false, prepared: HashMap::new() };
         let set = format!("SET default_transaction_isolation = '{}'", sql_name(level).to_ascii_lowercase());
         session.client.batch_execute(&set).await.context("cannot set the isolation level of the session")?;
         Ok(session)
@@ -124,19 +125,29 @@ impl Session {
 
     pub async fn begin(&mut self) -> Result<(), tokio_postgres::Error> {
         let begin = format!("BEGIN ISOLATION LEVEL {}", sql_name(self.level));
-        self.client.batch_execute(&begin).await
+        self.client.batch_execute(&begin).await?;
+        self.is_in_block = true;
+        Ok(())
     }
 
     pub async fn begin_read_only(&mut self) -> Result<(), tokio_postgres::Error> {
         let begin = format!("BEGIN ISOLATION LEVEL {} READ ONLY", sql_name(self.level));
-        self.client.batch_execute(&begin).await
+        self.client.batch_execute(&begin).await?;
+        self.is_in_block = true;
+        Ok(())
     }
 
     pub async fn commit(&mut self) -> Result<(), tokio_postgres::Error> {
+        // Whatever comes back, the block is over.
+        self.is_in_block = false;
         self.client.batch_execute("COMMIT").await
     }
 
+    /// Ends a block, if one is open.
     pub async fn rollback(&mut self) -> Result<(), tokio_postgres::Error> {
+        if !std::mem::take(&mut self.is_in_block) {
+            return Ok(());
+        }
         self.client.batch_execute("ROLLBACK").await
     }
 

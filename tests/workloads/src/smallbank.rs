@@ -38,6 +38,10 @@ impl Workload for SmallBank {
         "smallbank"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["customers", "savings", "checking"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS customers, savings, checking").await?;

@@ -46,6 +46,10 @@ impl Workload for Tatp {
         "tatp"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["subscriber", "access_info", "special_facility", "call_forwarding"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session

@@ -35,6 +35,10 @@ impl Workload for Twitter {
         "twitter"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["users", "tweets", "follows"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS follows, tweets, users CASCADE").await?;

@@ -70,6 +70,10 @@ impl Workload for Ycsb {
         "ycsb"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["usertable"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS usertable").await?;

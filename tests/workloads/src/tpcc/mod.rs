@@ -46,6 +46,10 @@ impl Workload for Tpcc {
         "tpcc"
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["warehouse", "district", "customer", "history", "orders", "new_order", "item", "stock", "order_line"]
+    }
+
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             schema::create(self, session).await?;
