@@ -7,17 +7,36 @@
 //!   - what is not modelled widens the answer or the touched table to unknown, with a reason;
 //!   - nothing here knows of time, order or versions.
 
-use crate::state::{Catalog, Row, RowId, TableId};
+pub mod expect;
+pub mod compare;
+
+pub use compare::{Difference, Learned, Match};
+pub use expect::Expect;
+
+use crate::sql::Planned;
+use crate::state::{Catalog, Row, RowId, TableId, View};
+use crate::value::{Context, Value};
 use std::sync::Arc;
 
 /// What running a statement on one view gives.
 #[derive(Debug)]
 pub struct Execution {
+    /// Which answers are right.
+    pub expect: Expect,
     pub effects: Vec<Effect>,
     /// What was read, for deciding which other transactions matter to this statement.
     pub footprint: Vec<Touch>,
     /// Constructs that were not modelled, in the words of the coverage counters. Empty: fully checked.
     pub reasons: Vec<String>,
+}
+
+/// The states that a statement sees. Rows are found in `snapshot`. READ COMMITTED writes and FOR UPDATE/SHARE
+/// re-check them on `latest` (EvalPlanQual); unique and foreign keys and ON CONFLICT look there, too.
+/// Otherwise both are the same view.
+#[derive(Clone, Copy)]
+pub struct Views<'a> {
+    pub snapshot: &'a dyn View,
+    pub latest: &'a dyn View,
 }
 
 /// One change to the state, in the order of execution.
@@ -29,6 +48,8 @@ pub enum Effect {
     Truncate { table: TableId },
     /// Something unknown was done to this table: nothing is known of its rows any more.
     Havoc { table: TableId, reason: String },
+    /// Something unknown was done, and nobody knows to which tables.
+    HavocEverything { reason: String },
     /// Transactional DDL: the catalog afterwards.
     Catalog(Arc<Catalog>),
 }
@@ -37,7 +58,7 @@ pub enum Effect {
 #[derive(Clone)]
 pub enum Touch {
     /// The rows whose `columns` equal `key`.
-    Key { table: TableId, columns: Arc<[usize]>, key: Vec<crate::value::Value> },
+    Key { table: TableId, columns: Arc<[usize]>, key: Vec<Value> },
     /// Every row that the filter may accept (`None`: every row of the table).
     Scan { table: TableId, filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>> },
 }
@@ -48,5 +69,12 @@ impl std::fmt::Debug for Touch {
             Touch::Key { table, columns, key } => write!(f, "Key({table:?} {columns:?} = {key:?})"),
             Touch::Scan { table, filter } => write!(f, "Scan({table:?} filtered={})", filter.is_some()),
         }
+    }
+}
+
+impl<'a> Views<'a> {
+    /// Both are the same.
+    pub fn one(view: &'a dyn View) -> Views<'a> {
+        Views { snapshot: view, latest: view }
     }
 }

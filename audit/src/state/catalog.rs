@@ -1,10 +1,350 @@
 //! What the database says about itself: tables, columns, keys, types, sequences, views, functions.
+//!
+//! In: the rows of [`QUERIES`] (read at start), or the DDL that passes by.
+//! Out: an immutable [`Catalog`], cheap to clone; DDL makes a new one.
+//!
+//! Always true:
+//!   - two catalogs with the same [`Catalog::version`] are the same catalog, so a plan made for one is good
+//!     for the other;
+//!   - the position of a column never changes: a dropped column stays, marked, and a column that was added
+//!     later is read from older rows as its `missing` value, as the server itself does;
+//!   - nothing is guessed: what makes a table's statements mean more than they say (triggers, rules, row
+//!     security) is kept as a reason in [`Table::unmodelled_write`] and [`Table::unmodelled_read`].
 
+mod change;
+mod load;
+mod queries;
+
+pub use queries::QUERIES;
+
+use crate::value::Value;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// pg_class.oid, or a number that the audit made up for a table it saw being created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TableId(pub u32);
 
 #[derive(Clone, Debug, Default)]
-pub struct Catalog {}
+pub struct Catalog {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inner {
+    version: u64,
+    /// Whether the server's own catalog was read. If not, a name that is not here may still exist.
+    pub(crate) loaded: bool,
+    /// How many objects were created since, so that made-up numbers never repeat.
+    pub(crate) created: u32,
+    /// The database's default collation orders text byte by byte.
+    pub(crate) collation_is_c: bool,
+    pub(crate) schemas: Vec<String>,
+    pub(crate) tables: FxHashMap<TableId, Arc<Table>>,
+    pub(crate) names: FxHashMap<String, Vec<(String, TableId)>>,
+    pub(crate) types: FxHashMap<u32, Arc<Type>>,
+    pub(crate) type_names: FxHashMap<String, Vec<(String, u32)>>,
+    pub(crate) functions: FxHashMap<String, Vec<Arc<Function>>>,
+    pub(crate) function_count: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    Table,
+    Partitioned,
+    View,
+    MaterializedView,
+    Foreign,
+    Sequence,
+}
+
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub id: TableId,
+    pub schema: String,
+    pub name: String,
+    pub kind: TableKind,
+    pub columns: Vec<Column>,
+    pub keys: Vec<UniqueKey>,
+    pub checks: Vec<Check>,
+    pub foreign_keys: Vec<ForeignKey>,
+    /// Tables whose foreign keys point here.
+    pub referenced_by: Vec<TableId>,
+    /// Tables that inherit from this one, partitions included.
+    pub children: Vec<TableId>,
+    pub parents: Vec<TableId>,
+    pub partitioning: Option<Partitioning>,
+    /// `FOR VALUES …` of a partition, as SQL text.
+    pub bound: Option<String>,
+    /// A partition's rows are kept with the topmost table of its tree, in that table's columns; this is the
+    /// condition (SQL text) that picks them out.
+    pub partition_condition: Option<Arc<str>>,
+    /// Where the rows of this table are kept: itself, or the root of the partition tree.
+    pub storage: TableId,
+    /// The query of a view, as SQL text.
+    pub definition: Option<Arc<str>>,
+    /// Why writes to this table mean more than they say (`trigger`, `rule`, `exclusion_constraint` …).
+    pub unmodelled_write: Option<String>,
+    /// Why reads of this table mean more than they say (`row_security`, `foreign_table` …).
+    pub unmodelled_read: Option<String>,
+    pub temporary: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    pub type_oid: u32,
+    pub type_modifier: i32,
+    pub not_null: bool,
+    /// SQL text of the default, or of the expression of a generated column.
+    pub default: Option<Arc<str>>,
+    pub identity: Identity,
+    pub generated: bool,
+    /// Values of this column sort byte by byte.
+    pub collation_is_c: bool,
+    pub dropped: bool,
+    /// What rows that are older than this column hold in it.
+    pub missing: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    None,
+    Always,
+    ByDefault,
+}
+
+/// A unique index, whether or not a constraint declared it.
+#[derive(Clone, Debug)]
+pub struct UniqueKey {
+    pub name: String,
+    pub columns: Vec<usize>,
+    /// Key expressions as SQL text, in place of a column where the index has one.
+    pub expressions: Vec<Option<Arc<str>>>,
+    pub predicate: Option<Arc<str>>,
+    pub primary: bool,
+    /// Declared as a constraint, so that ON CONFLICT ON CONSTRAINT may name it.
+    pub constraint: bool,
+    pub nulls_not_distinct: bool,
+    pub deferrable: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Check {
+    pub name: String,
+    /// The condition as SQL text.
+    pub condition: Arc<str>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ForeignKey {
+    pub name: String,
+    pub columns: Vec<usize>,
+    pub target: TableId,
+    pub target_columns: Vec<usize>,
+    pub on_update: Action,
+    pub on_delete: Action,
+    pub deferrable: bool,
+    pub match_full: bool,
+    pub validated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    NoAction,
+    Restrict,
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+#[derive(Clone, Debug)]
+pub struct Partitioning {
+    /// `l`, `r` or `h`, as in pg_partitioned_table.
+    pub strategy: char,
+    /// Key columns; empty where the key is an expression.
+    pub columns: Vec<usize>,
+}
+
+/// A type that the database defines itself.
+#[derive(Clone, Debug)]
+pub struct Type {
+    pub oid: u32,
+    pub schema: String,
+    pub name: String,
+    pub kind: TypeKind,
+    pub array_oid: u32,
+}
+
+#[derive(Clone, Debug)]
+pub enum TypeKind {
+    /// Labels in their sort order.
+    Enum(Arc<[Arc<str>]>),
+    Domain { base: u32, type_modifier: i32, not_null: bool, checks: bool },
+    Array { element: u32 },
+    Composite,
+    Other,
+}
+
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub oid: u32,
+    pub schema: String,
+    pub name: String,
+    pub language: String,
+    pub procedure: bool,
+    /// `f` function, `p` procedure, `a` aggregate, `w` window.
+    pub kind: char,
+    pub volatility: char,
+    pub strict: bool,
+    pub returns: u32,
+    pub returns_set: bool,
+    pub arguments: Vec<Argument>,
+    pub source: Arc<str>,
+    /// The whole CREATE statement, for languages whose body is parsed from it.
+    pub definition: Arc<str>,
+    /// SECURITY DEFINER or a SET clause: it runs with other settings than its caller.
+    pub own_settings: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Argument {
+    pub name: Option<String>,
+    pub type_oid: u32,
+    /// `i`, `o`, `b`, `v` or `t`.
+    pub mode: char,
+    pub has_default: bool,
+}
+
+static VERSIONS: AtomicU64 = AtomicU64::new(1);
+
+impl Catalog {
+    pub(crate) fn from_inner(mut inner: Inner) -> Catalog {
+        inner.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        Catalog { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// Equal only for the same catalog. Nothing else may be concluded from it; it is not in any report.
+    pub fn version(&self) -> u64 {
+        self.inner.version
+    }
+
+    /// Whether the server's own catalog was read; if not, unknown names may exist.
+    pub fn is_loaded(&self) -> bool {
+        self.inner.loaded
+    }
+
+    pub fn collation_is_c(&self) -> bool {
+        self.inner.collation_is_c
+    }
+
+    pub fn table(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.inner.tables.get(&id)
+    }
+
+    /// Where the rows of this table are kept: the table itself, or for a partition the root of its tree.
+    pub fn storage(&self, id: TableId) -> TableId {
+        self.table(id).map_or(id, |table| table.storage)
+    }
+
+    /// Every table, in the order of its number.
+    pub fn tables(&self) -> Vec<&Arc<Table>> {
+        let mut tables: Vec<_> = self.inner.tables.values().collect();
+        tables.sort_by_key(|table| table.id);
+        tables
+    }
+
+    pub fn has_schema(&self, name: &str) -> bool {
+        self.inner.schemas.iter().any(|schema| schema == name)
+    }
+
+    /// The relation that a name means: in `schema` if given, else in the first schema of `path` that has it.
+    /// Temporary tables hide all others.
+    pub fn find(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Arc<Table>> {
+        let entries = self.inner.names.get(name)?;
+        let in_schema = |wanted: &str| {
+            entries.iter().find(|(schema, _)| schema == wanted).and_then(|(_, id)| self.table(*id))
+        };
+        match schema {
+            Some(schema) => in_schema(schema),
+            None => in_schema(TEMPORARY).or_else(|| path.iter().find_map(|schema| in_schema(schema))),
+        }
+    }
+
+    pub fn type_by_oid(&self, oid: u32) -> Option<&Arc<Type>> {
+        self.inner.types.get(&oid)
+    }
+
+    pub fn find_type(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Arc<Type>> {
+        let entries = self.inner.type_names.get(name)?;
+        let in_schema = |wanted: &str| {
+            entries.iter().find(|(schema, _)| schema == wanted).and_then(|(_, oid)| self.type_by_oid(*oid))
+        };
+        match schema {
+            Some(schema) => in_schema(schema),
+            None => path.iter().find_map(|schema| in_schema(schema)),
+        }
+    }
+
+    /// Functions and procedures of this name that the path reaches.
+    pub fn find_functions(&self, schema: Option<&str>, name: &str, path: &[String]) -> Vec<&Arc<Function>> {
+        let Some(entries) = self.inner.functions.get(name) else { return Vec::new() };
+        let visible = |function: &&Arc<Function>| match schema {
+            Some(schema) => function.schema == schema,
+            None => path.contains(&function.schema),
+        };
+        entries.iter().filter(visible).collect()
+    }
+}
+
+/// The schema name under which temporary tables are kept.
+pub const TEMPORARY: &str = "pg_temp";
+
+impl Table {
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| !column.dropped && column.name == name)
+    }
+
+    pub fn primary_key(&self) -> Option<&UniqueKey> {
+        self.keys.iter().find(|key| key.primary)
+    }
+
+    pub fn qualified_name(&self) -> String {
+        if self.schema == "public" { self.name.clone() } else { format!("{}.{}", self.schema, self.name) }
+    }
+
+    pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
+    }
+}
+
+impl Column {
+    /// A plain nullable column.
+    pub fn new(name: &str, type_oid: u32, type_modifier: i32) -> Column {
+        Column {
+            name: name.to_owned(),
+            type_oid,
+            type_modifier,
+            not_null: false,
+            default: None,
+            identity: Identity::None,
+            generated: false,
+            collation_is_c: false,
+            dropped: false,
+            missing: Value::Null,
+        }
+    }
+}
+
+impl UniqueKey {
+    /// A key over plain columns of all rows: a row is found by it with one lookup.
+    pub fn is_plain(&self) -> bool {
+        self.predicate.is_none() && self.expressions.iter().all(Option::is_none)
+    }
+}

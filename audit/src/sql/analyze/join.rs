@@ -1,0 +1,259 @@
+//! Chooses how the relations of a level are reached: by key where a condition gives one.
+//!
+//! In: the joins as written and the conditions of WHERE. Out: a [`From`] in which every condition stands as
+//! early as all it looks at is there. The order of the joins never changes what the query means, only how many
+//! rows are looked at.
+
+use super::from::Tree;
+use super::visit::{is_simple, relations_of};
+use super::Analyzer;
+use crate::sql::plan::{Access, Expr, Fit, From, Relation, RelationSource, Scan};
+use crate::value::{TypeOid, oid};
+use std::sync::Arc;
+
+impl Analyzer<'_> {
+    /// `bound` are the relations whose rows are there already; takes every condition that it can place.
+    pub(super) fn plan_joins(
+        &self,
+        tree: Tree,
+        mut conditions: Vec<Expr>,
+        bound: &[usize],
+        relations: &[Relation],
+    ) -> (From, Vec<Expr>) {
+        let mut parts = Vec::new();
+        flatten(tree, &mut parts, &mut conditions);
+        let mut bound = bound.to_vec();
+        let mut plan: Option<From> = None;
+        while !parts.is_empty() {
+            let next = self.choose(&parts, &conditions, &bound, relations);
+            let part = parts.remove(next);
+            let mut own = Vec::new();
+            part.relations(&mut own);
+            let step = match part {
+                Tree::Relation(relation) => {
+                    let (placed, rest) = split(conditions, &bound, &own);
+                    conditions = rest;
+                    self.scan(relation, placed, &bound, relations)
+                }
+                Tree::Left(left, right, on) => {
+                    let mut left_relations = Vec::new();
+                    left.relations(&mut left_relations);
+                    let mut right_relations = Vec::new();
+                    right.relations(&mut right_relations);
+                    // Conditions on the left side alone may go below the join; others must wait until after it.
+                    let (below, above) = split(conditions, &bound, &left_relations);
+                    let (left_plan, unplaced) = self.plan_joins(*left, below, &bound, relations);
+                    let mut inner_bound = bound.clone();
+                    inner_bound.extend(&left_relations);
+                    let (right_plan, unplaced_on) = self.plan_joins(*right, on, &inner_bound, relations);
+                    let right_plan = filtered(right_plan, unplaced_on);
+                    let join = From::Left { left: Box::new(left_plan), right: Box::new(right_plan), right_relations };
+                    let (after, rest) = split(above, &bound, &own);
+                    conditions = rest;
+                    filtered(filtered(join, unplaced), after)
+                }
+                Tree::Full(left, right, on) => {
+                    let mut left_relations = Vec::new();
+                    left.relations(&mut left_relations);
+                    let mut right_relations = Vec::new();
+                    right.relations(&mut right_relations);
+                    let (left_plan, _) = self.plan_joins(*left, Vec::new(), &bound, relations);
+                    let (right_plan, _) = self.plan_joins(*right, Vec::new(), &bound, relations);
+                    let join = From::Full {
+                        left: Box::new(left_plan),
+                        right: Box::new(right_plan),
+                        on,
+                        left_relations,
+                        right_relations,
+                    };
+                    let (after, rest) = split(conditions, &bound, &own);
+                    conditions = rest;
+                    filtered(join, after)
+                }
+                Tree::Inner(..) => unreachable!("inner joins were flattened"),
+            };
+            bound.extend(own);
+            plan = Some(match plan {
+                None => step,
+                Some(left) => From::Inner(Box::new(left), Box::new(step)),
+            });
+        }
+        let plan = plan.expect("a FROM clause has at least one relation");
+        (plan, conditions)
+    }
+
+    /// The part to join next: one that is reached by a key, else the first that can be read now.
+    fn choose(&self, parts: &[Tree], conditions: &[Expr], bound: &[usize], relations: &[Relation]) -> usize {
+        let mut best = (0, usize::MAX);
+        for (place, part) in parts.iter().enumerate() {
+            let mut own = Vec::new();
+            part.relations(&mut own);
+            if !ready(&own, bound, relations) {
+                continue;
+            }
+            let cost = match part {
+                Tree::Relation(relation) => {
+                    let (placed, _) = split(conditions.to_vec(), bound, &own);
+                    match self.access(*relation, &placed, bound, relations) {
+                        (Access::Lookup { .. }, true) => 0,
+                        (Access::Lookup { .. }, false) => 1,
+                        (Access::AnyOf { .. }, _) => 2,
+                        (Access::All, _) if matches!(relations[*relation].source, RelationSource::Table(_)) => 4,
+                        (Access::All, _) => 3,
+                    }
+                }
+                _ => 5,
+            };
+            if cost < best.1 {
+                best = (place, cost);
+            }
+        }
+        best.0
+    }
+
+    fn scan(&self, relation: usize, conditions: Vec<Expr>, bound: &[usize], relations: &[Relation]) -> From {
+        let (access, _) = self.access(relation, &conditions, bound, relations);
+        let own: Vec<Expr> = conditions
+            .iter()
+            .filter(|condition| is_simple(condition) && relations_of(condition) == [relation])
+            .cloned()
+            .collect();
+        From::Scan(Scan { relation, access, filter: conditions, own: Arc::from(own) })
+    }
+
+    /// How to reach the relation's rows, and whether that is a unique key.
+    fn access(&self, relation: usize, conditions: &[Expr], bound: &[usize], relations: &[Relation]) -> (Access, bool) {
+        let RelationSource::Table(table) = relations[relation].source else { return (Access::All, false) };
+        let Some(table) = self.catalog.table(table) else { return (Access::All, false) };
+        let available = |expr: &Expr| relations_of(expr).iter().all(|used| bound.contains(used));
+        let mut keys: Vec<(usize, Expr, Fit)> = Vec::new();
+        let mut any: Option<Access> = None;
+        for condition in conditions {
+            match condition {
+                Expr::Equal { sides, types, .. } => {
+                    for (column, key, column_type, key_type) in
+                        [(&sides.0, &sides.1, types.0, types.1), (&sides.1, &sides.0, types.1, types.0)]
+                    {
+                        let Expr::Column { up: 0, relation: r, column } = column else { continue };
+                        let column = *column as usize;
+                        if *r as usize != relation || !available(key) || keys.iter().any(|(c, _, _)| *c == column) {
+                            continue;
+                        }
+                        if let Some(fit) = self.fit(column_type, key_type, table.columns[column].type_modifier) {
+                            keys.push((column, key.clone(), fit));
+                            break;
+                        }
+                    }
+                }
+                Expr::InList { argument, items, negated: false, types } => {
+                    let Expr::Column { up: 0, relation: r, column } = **argument else { continue };
+                    let modifier = table.columns[column as usize].type_modifier;
+                    if r as usize != relation || any.is_some() || !items.iter().all(|(_, item)| available(item)) {
+                        continue;
+                    }
+                    if let Some(fit) = self.fit(types.0, types.1, modifier) {
+                        let values = items.iter().map(|(_, item)| (item.clone(), fit)).collect();
+                        any = Some(Access::AnyOf { column: column as usize, values, array: false });
+                    }
+                }
+                Expr::AnyArray { argument, array, all: false, types, .. } => {
+                    let Expr::Column { up: 0, relation: r, column } = **argument else { continue };
+                    let modifier = table.columns[column as usize].type_modifier;
+                    if r as usize != relation || any.is_some() || !available(array) {
+                        continue;
+                    }
+                    if let Some(fit) = self.fit(types.0, types.1, modifier) {
+                        let values = vec![((**array).clone(), fit)];
+                        any = Some(Access::AnyOf { column: column as usize, values, array: true });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let covers = |columns: &[usize]| columns.iter().all(|column| keys.iter().any(|(c, _, _)| c == column));
+        let unique = table.keys.iter().find(|key| key.is_plain() && covers(&key.columns));
+        let is_unique = unique.is_some();
+        if let Some(unique) = unique {
+            keys.retain(|(column, _, _)| unique.columns.contains(column));
+        }
+        if keys.is_empty() {
+            return (any.unwrap_or(Access::All), false);
+        }
+        if !is_unique && any.is_some() && keys.len() == 1 && self.is_unique_column(table, &any) {
+            return (any.unwrap_or(Access::All), false);
+        }
+        keys.sort_by_key(|(column, _, _)| *column);
+        let columns: Arc<[usize]> = keys.iter().map(|(column, _, _)| *column).collect();
+        let key = keys.into_iter().map(|(_, expr, fit)| (expr, fit)).collect();
+        (Access::Lookup { columns, key }, is_unique)
+    }
+
+    fn is_unique_column(&self, table: &crate::state::catalog::Table, any: &Option<Access>) -> bool {
+        match any {
+            Some(Access::AnyOf { column, .. }) => {
+                table.keys.iter().any(|key| key.is_plain() && key.columns == [*column])
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether equality of these types can be looked up in the column, and how.
+    fn fit(&self, column: TypeOid, key: TypeOid, type_modifier: i32) -> Option<Fit> {
+        let (column, key) = (self.types().base(column), self.types().base(key));
+        let integer = |type_oid| matches!(type_oid, oid::INT2 | oid::INT4 | oid::INT8);
+        match (column, key) {
+            (oid::BPCHAR, oid::BPCHAR) if type_modifier > 4 => Some(Fit::Pad(type_modifier as usize - 4)),
+            (oid::BPCHAR, _) | (_, oid::BPCHAR) | (0, _) => None,
+            (same, other) if same == other => match same {
+                // Equal values of these may look different, or equality is not that of the value's form.
+                oid::JSON | oid::JSONB | oid::XML | oid::POINT | oid::INTERVAL | oid::TIMETZ => None,
+                _ => Some(Fit::Same),
+            },
+            (one, other) if integer(one) && integer(other) => Some(Fit::Integer(one)),
+            _ => None,
+        }
+    }
+}
+
+/// Inner joins become one list of parts and their conditions join the others.
+fn flatten(tree: Tree, parts: &mut Vec<Tree>, conditions: &mut Vec<Expr>) {
+    match tree {
+        Tree::Inner(left, right, on) => {
+            flatten(*left, parts, conditions);
+            flatten(*right, parts, conditions);
+            conditions.extend(on);
+        }
+        Tree::Relation(usize::MAX) => {}
+        other => parts.push(other),
+    }
+}
+
+/// Conditions that can be decided once `own` has joined `bound`, and the rest.
+fn split(conditions: Vec<Expr>, bound: &[usize], own: &[usize]) -> (Vec<Expr>, Vec<Expr>) {
+    conditions.into_iter().partition(|condition| {
+        let used = relations_of(condition);
+        !used.is_empty() && used.iter().all(|relation| bound.contains(relation) || own.contains(relation))
+    })
+}
+
+/// Whether everything that these relations refer to laterally is there.
+fn ready(own: &[usize], bound: &[usize], relations: &[Relation]) -> bool {
+    own.iter().all(|relation| {
+        lateral_needs(&relations[*relation]).iter().all(|needed| bound.contains(needed) || own.contains(needed))
+    })
+}
+
+fn lateral_needs(relation: &Relation) -> Vec<usize> {
+    match &relation.source {
+        RelationSource::Query(query) if query.correlated => {
+            // Columns of the level outside the query are those of this level.
+            relations_of(&Expr::Exists(query.clone()))
+        }
+        RelationSource::Function { arguments, .. } => arguments.iter().flat_map(relations_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn filtered(from: From, conditions: Vec<Expr>) -> From {
+    if conditions.is_empty() { from } else { From::Filter(Box::new(from), conditions) }
+}
