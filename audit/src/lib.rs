@@ -10,6 +10,7 @@ pub mod wire;
 pub mod trace;
 pub mod value;
 pub mod state;
+pub mod sql;
 pub mod interpret;
 pub mod verdict;
 pub mod auditor;

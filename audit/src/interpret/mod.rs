@@ -13,9 +13,9 @@ pub mod compare;
 pub use compare::{Difference, Learned, Match};
 pub use expect::Expect;
 
-use crate::sql::Planned;
+use crate::sql::{Planned, Prepared, SessionSettings};
 use crate::state::{Catalog, Row, RowId, TableId, View};
-use crate::value::{Context, Value};
+use crate::value::{Collation, Context, DateStyle, TimeZone, Value};
 use std::sync::Arc;
 
 /// What running a statement on one view gives.
@@ -77,4 +77,53 @@ impl<'a> Views<'a> {
     pub fn one(view: &'a dyn View) -> Views<'a> {
         Views { snapshot: view, latest: view }
     }
+}
+
+/// Runs a planned statement. `parameters` are the client's, decoded by [`Planned::decode_parameters`].
+pub fn execute(prepared: &Prepared, parameters: &[Value], views: Views<'_>, context: &Arc<Context>) -> Execution {
+    execute_copy(prepared, parameters, None, views, context)
+}
+
+/// The same, with the data that the client sent for COPY … FROM STDIN.
+pub fn execute_copy(
+    prepared: &Prepared,
+    _parameters: &[Value],
+    _copy: Option<&[u8]>,
+    _views: Views<'_>,
+    context: &Arc<Context>,
+) -> Execution {
+    widened(&prepared.planned, "not_modelled", context)
+}
+
+/// Nothing is known of the answer, nor of what was written.
+pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execution {
+    let mut effects = Vec::new();
+    if planned.touches.writes_everything {
+        effects.push(Effect::HavocEverything { reason: reason.to_owned() });
+    }
+    for table in &planned.touches.written {
+        effects.push(Effect::Havoc { table: *table, reason: reason.to_owned() });
+    }
+    let footprint = planned.touches.read.iter().map(|table| Touch::Scan { table: *table, filter: None }).collect();
+    Execution {
+        expect: Expect::anything(reason, context.clone()),
+        effects,
+        footprint,
+        reasons: vec![reason.to_owned()],
+    }
+}
+
+/// What a session's settings and the database contribute to values.
+pub fn context(catalog: &Catalog, settings: &SessionSettings, now: Value) -> Arc<Context> {
+    Arc::new(Context {
+        time_zone: TimeZone::from_setting(&settings.time_zone),
+        now,
+        date_style: DateStyle::from_setting(&settings.date_style),
+        interval_style_postgres: settings.interval_style.eq_ignore_ascii_case("postgres"),
+        shortest_floats: settings.extra_float_digits > 0,
+        bytea_hex: settings.bytea_output.eq_ignore_ascii_case("hex"),
+        collation: if catalog.collation_is_c() { Collation::Bytes } else { Collation::Deterministic },
+        user_types: catalog.user_types(),
+        ..Context::defaults()
+    })
 }

@@ -209,8 +209,6 @@ pub struct Select {
     pub locking: Vec<Locking>,
     /// Which base table's column each target is, where it is exactly that.
     pub origins: Arc<[Option<(u16, u16)>]>,
-    /// A set-returning function in the select list, with its target.
-    pub set_returning: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -223,12 +221,10 @@ pub enum Distinct {
 
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// No keys: one row, even of nothing.
     pub keys: Vec<Expr>,
     pub aggregates: Vec<Aggregate>,
     pub having: Vec<Expr>,
-    /// GROUP BY GROUPING SETS and the like: the keys that each set keeps.
-    pub sets: Option<Vec<Vec<bool>>>,
+    /// There is no GROUP BY: one row, even of nothing.
     pub plain: bool,
 }
 

@@ -17,7 +17,7 @@ mod queries;
 
 pub use queries::QUERIES;
 
-use crate::value::Value;
+use crate::value::{UserKind, UserType, UserTypes, Value};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -48,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) type_names: FxHashMap<String, Vec<(String, u32)>>,
     pub(crate) functions: FxHashMap<String, Vec<Arc<Function>>>,
     pub(crate) function_count: u32,
+    pub(crate) user_types: Arc<UserTypes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +224,7 @@ static VERSIONS: AtomicU64 = AtomicU64::new(1);
 impl Catalog {
     pub(crate) fn from_inner(mut inner: Inner) -> Catalog {
         inner.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        inner.user_types = Arc::new(user_types(&inner));
         Catalog { inner: Arc::new(inner) }
     }
 
@@ -277,6 +279,11 @@ impl Catalog {
         }
     }
 
+    /// The database's own types, as the values need them.
+    pub fn user_types(&self) -> Arc<UserTypes> {
+        self.inner.user_types.clone()
+    }
+
     pub fn type_by_oid(&self, oid: u32) -> Option<&Arc<Type>> {
         self.inner.types.get(&oid)
     }
@@ -301,6 +308,20 @@ impl Catalog {
         };
         entries.iter().filter(visible).collect()
     }
+}
+
+fn user_types(inner: &Inner) -> UserTypes {
+    let mut types = UserTypes::default();
+    for found in inner.types.values() {
+        let kind = match &found.kind {
+            TypeKind::Enum(labels) => UserKind::Enum(labels.to_vec()),
+            TypeKind::Domain { base, type_modifier, .. } => UserKind::Domain(*base, *type_modifier),
+            TypeKind::Array { element } => UserKind::Array(*element),
+            TypeKind::Composite | TypeKind::Other => UserKind::Other,
+        };
+        types.by_oid.insert(found.oid, UserType { name: found.name.clone(), kind, array: found.array_oid });
+    }
+    types
 }
 
 /// The schema name under which temporary tables are kept.

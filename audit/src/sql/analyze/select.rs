@@ -1,13 +1,12 @@
 //! Queries: SELECT, VALUES, set operations, WITH.
 
-use super::name::alias_names;
 use super::visit::walk;
 use super::{Analyzer, Collated, Level, Result, Typed, VisibleCte, string_of, strings_of, unmodelled};
 use crate::sql::plan::{
     Aggregate, Body, Cte, CteQuery, Distinct, Expr, Group, Kind, Locking, OutputColumn, Query, RelationSource, Select,
     SetOperation, SortKey, Source,
 };
-use crate::value::{CastKind, Collation, TypeOid, Types, Value, oid};
+use crate::value::{CastKind, Collation, TypeOid, Value, oid};
 use pg_query::protobuf::{self as pg, LimitOption, LockClauseStrength, LockWaitPolicy, SortByDir, SortByNulls};
 use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
@@ -612,7 +611,7 @@ impl Analyzer<'_> {
             let key = self.sort_key(sort, 0, typed.oid, typed.collation)?;
             order.push((typed.expr, key.descending, key.nulls_first));
         }
-        let resolved = if oids.contains(&0) { None } else { self.types().resolve_aggregate(name, oids) };
+        let resolved = if oids.contains(&0) { None } else { crate::value::resolve_aggregate(name, oids) };
         let collation = arguments.first().map_or(Collated::Default, |argument| argument.collation);
         let (function, result) = match resolved {
             Some(resolved) => {
