@@ -145,7 +145,7 @@ impl Expect {
             .iter()
             .map(|cells| {
                 let decoded = cells.iter().zip(answer.columns.iter());
-                decoded.map(|(cell, column)| decode(column.type_oid, column.format, cell.as_ref(), &self.context)).collect()
+                decoded.map(|(cell, column)| decode(column.type_oid, column.format, cell.as_deref(), &self.context)).collect()
             })
             .collect();
         let suspended = answer.tag.is_none();

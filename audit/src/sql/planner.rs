@@ -231,7 +231,7 @@ impl Planned {
                 match (&parameter.value, type_oid) {
                     (None, _) => Value::Null,
                     (Some(_), 0) => Value::Unknown,
-                    (Some(bytes), _) => value::decode(type_oid, parameter.format, Some(bytes), context),
+                    (Some(bytes), _) => value::decode(type_oid, parameter.format, Some(bytes.as_ref()), context),
                 }
             })
             .collect()
