@@ -239,17 +239,26 @@ fn every_word_of_the_profiles_is_explained() {
 /// A dashboard is read by people who did not make it: every panel says what it shows, and in which unit.
 #[test]
 fn every_panel_has_a_unit_and_a_description() {
-    let dashboards: Vec<PathBuf> =
-        with_ending("json").into_iter().filter(|path| short(path).starts_with("grafana/dashboards/")).collect();
+    let dashboards: Vec<PathBuf> = with_ending("json")
+        .into_iter()
+        .filter(|path| short(path).starts_with("grafana/dashboards/"))
+        .collect();
     assert_eq!(dashboards.len(), 4, "overview, violations, proxy, audit");
     let mut complaints = Vec::new();
     let mut uids = BTreeSet::new();
     for path in dashboards {
         let dashboard: serde_json::Value = serde_json::from_str(&read(&path)).expect("a dashboard is JSON");
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let uid = dashboard["uid"].as_str().unwrap_or_default();
         if uid != format!("pgassay-{name}") || !uids.insert(uid.to_owned()) {
-            complaints.push(format!("{}: the uid must stay pgassay-{name}, not «{uid}»", short(&path)));
+            complaints.push(format!(
+                "{}: the uid must stay pgassay-{name}, not «{uid}»",
+                short(&path)
+            ));
         }
         let variables: Vec<&str> = dashboard["templating"]["list"]
             .as_array()
@@ -274,13 +283,20 @@ fn every_panel_has_a_unit_and_a_description() {
             if kind == "text" {
                 continue;
             }
-            if panel["fieldConfig"]["defaults"]["unit"].as_str().unwrap_or_default().is_empty() {
+            if panel["fieldConfig"]["defaults"]["unit"]
+                .as_str()
+                .unwrap_or_default()
+                .is_empty()
+            {
                 complaints.push(format!("{}: panel «{title}» has no unit", short(&path)));
             }
             for target in panel["targets"].as_array().into_iter().flatten() {
                 let expression = target["expr"].as_str().unwrap_or_default();
                 if !expression.contains("$job") || !expression.contains("$instance") {
-                    complaints.push(format!("{}: a query of «{title}» ignores the variables", short(&path)));
+                    complaints.push(format!(
+                        "{}: a query of «{title}» ignores the variables",
+                        short(&path)
+                    ));
                 }
             }
         }
