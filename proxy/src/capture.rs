@@ -83,15 +83,8 @@ pub struct Recorder {
 pub fn channel() -> (Tap, Recorder) {
     let (announce, announced) = crossbeam_channel::unbounded();
     (
-        Tap {
-            announce,
-            sessions: Arc::new(AtomicU64::new(0)),
-        },
-        Recorder {
-            announced,
-            again: Vec::new(),
-            quiet_rounds: 0,
-        },
+        Tap { announce, sessions: Arc::new(AtomicU64::new(0)) },
+        Recorder { announced, again: Vec::new(), quiet_rounds: 0 },
     )
 }
 
@@ -113,14 +106,7 @@ impl Tap {
             told_opened: AtomicBool::new(false),
             told_closed: AtomicBool::new(false),
         });
-        Lane {
-            pieces,
-            shared,
-            announce: self.announce.clone(),
-            bytes_max,
-            took: 0,
-            last: opened_at,
-        }
+        Lane { pieces, shared, announce: self.announce.clone(), bytes_max, took: 0, last: opened_at }
     }
 }
 
@@ -150,12 +136,7 @@ impl Lane {
             shared.gap_from.store(at, Release);
         } else {
             shared.waiting_bytes.fetch_add(cost, Relaxed);
-            let piece = Piece {
-                direction,
-                at,
-                bytes: bytes.clone(),
-                previous_took: self.took,
-            };
+            let piece = Piece { direction, at, bytes: bytes.clone(), previous_took: self.took };
             let _ = self.pieces.send(piece);
         }
         self.took = 0;
@@ -193,10 +174,7 @@ impl Recorder {
     /// Hands out everything that is waiting. `took` gets the nanoseconds that pieces spent in the relay.
     pub fn collect(&mut self, mut out: impl FnMut(Captured), mut took: impl FnMut(u32)) -> Round {
         let now = clock::now();
-        let mut round = Round {
-            until: Some(now),
-            ..Round::default()
-        };
+        let mut round = Round { until: Some(now), ..Round::default() };
         let mut lanes = std::mem::take(&mut self.again);
         loop {
             match self.announced.try_recv() {
@@ -216,11 +194,7 @@ impl Recorder {
             }
             round.pieces += lane.drain(&mut out, &mut took);
         }
-        self.quiet_rounds = if round.pieces == 0 {
-            self.quiet_rounds.saturating_add(1)
-        } else {
-            0
-        };
+        self.quiet_rounds = if round.pieces == 0 { self.quiet_rounds.saturating_add(1) } else { 0 };
         round
     }
 
@@ -243,11 +217,7 @@ fn settles(stamping: &AtomicBool) -> bool {
         if !stamping.load(SeqCst) {
             return true;
         }
-        if round < 50 {
-            std::hint::spin_loop()
-        } else {
-            std::thread::yield_now()
-        }
+        if round < 50 { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
     false
 }
@@ -258,43 +228,26 @@ impl Shared {
         // Read before the pieces: whatever was put before the end is found below.
         let closed_at = self.closed_at.load(Acquire);
         if !self.told_opened.swap(true, Relaxed) {
-            out(Captured::Opened {
-                session,
-                at: self.opened_at,
-            });
+            out(Captured::Opened { session, at: self.opened_at });
         }
         let mut pieces = 0;
         for piece in self.pieces.try_iter() {
-            self.waiting_bytes
-                .fetch_sub(piece.bytes.len() + PIECE_BYTES, Relaxed);
+            self.waiting_bytes.fetch_sub(piece.bytes.len() + PIECE_BYTES, Relaxed);
             if piece.previous_took > 0 {
                 took(piece.previous_took);
             }
             pieces += 1;
-            out(Captured::Bytes {
-                session,
-                direction: piece.direction,
-                at: piece.at,
-                bytes: piece.bytes,
-            });
+            out(Captured::Bytes { session, direction: piece.direction, at: piece.at, bytes: piece.bytes });
         }
         // The lane refuses everything while a gap is open, so the gap comes after all pieces; and it is closed
         // before the clock is read, so it covers whatever was refused.
         if self.gap_from.load(Acquire) != 0 {
             let lost_bytes = self.lost_bytes.swap(0, Relaxed);
             let from = self.gap_from.swap(0, SeqCst);
-            out(Captured::Gap {
-                session,
-                from,
-                to: clock::now(),
-                lost_bytes,
-            });
+            out(Captured::Gap { session, from, to: clock::now(), lost_bytes });
         }
         if closed_at != 0 && !self.told_closed.swap(true, Relaxed) {
-            out(Captured::Closed {
-                session,
-                at: closed_at,
-            });
+            out(Captured::Closed { session, at: closed_at });
         }
         pieces
     }
@@ -322,14 +275,8 @@ mod tests {
             .iter()
             .map(|captured| match captured {
                 Captured::Opened { .. } => "opened",
-                Captured::Bytes {
-                    direction: Direction::ToServer,
-                    ..
-                } => "to server",
-                Captured::Bytes {
-                    direction: Direction::ToClient,
-                    ..
-                } => "to client",
+                Captured::Bytes { direction: Direction::ToServer, .. } => "to server",
+                Captured::Bytes { direction: Direction::ToClient, .. } => "to client",
                 Captured::Gap { .. } => "gap",
                 Captured::Closed { .. } => "closed",
             })
@@ -350,17 +297,9 @@ mod tests {
         }
         let before_gap_ends = clock::now();
         let (seen, _) = collect(&mut recorder);
-        let pieces = seen
-            .iter()
-            .filter(|captured| matches!(captured, Captured::Bytes { .. }))
-            .count();
+        let pieces = seen.iter().filter(|captured| matches!(captured, Captured::Bytes { .. })).count();
         assert_eq!(pieces, 2);
-        let Some(Captured::Gap {
-            from, to, lost_bytes, ..
-        }) = seen.last()
-        else {
-            panic!("{seen:?}")
-        };
+        let Some(Captured::Gap { from, to, lost_bytes, .. }) = seen.last() else { panic!("{seen:?}") };
         assert_eq!(*lost_bytes, 8 * 400);
         assert!(*from <= before_gap_ends && before_gap_ends <= *to);
         lane.put(Direction::ToClient, &piece);

@@ -49,23 +49,12 @@ impl Recording {
             let (feed, queue) = Feed::new(&config, live.clone());
             let (settings, live) = (settings(&config)?, live.clone());
             let thread = std::thread::Builder::new().name("audit".to_owned());
-            (
-                Some(feed),
-                Some(
-                    thread
-                        .spawn(move || judge(queue, settings, &live))
-                        .context("a thread")?,
-                ),
-            )
+            (Some(feed), Some(thread.spawn(move || judge(queue, settings, &live)).context("a thread")?))
         };
         let mut work = Work::new(live, &config, side, feed)?;
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         let recorder = thread.spawn(move || work.run(recorder)).context("a thread")?;
-        Ok(Recording {
-            recorder,
-            audit,
-            inbox,
-        })
+        Ok(Recording { recorder, audit, inbox })
     }
 
     /// Waits until everything captured is on disk and judged. All lanes and taps must be gone.
@@ -80,10 +69,7 @@ impl Recording {
 
 pub fn settings(config: &Config) -> Result<Settings> {
     let claim = match &config.audit.claim {
-        Some(text) => Some(
-            text.parse()
-                .map_err(|error| anyhow::anyhow!("audit.claim: {error}"))?,
-        ),
+        Some(text) => Some(text.parse().map_err(|error| anyhow::anyhow!("audit.claim: {error}"))?),
         None => None,
     };
     Ok(Settings {
@@ -109,13 +95,7 @@ impl Work {
             result_bytes_max: config.capture.result_bytes_max,
             ..pgassay_audit::wire::Limits::default()
         };
-        Ok(Work {
-            live,
-            decoder: Decoder::new(limits),
-            side,
-            feed,
-            records: Vec::new(),
-        })
+        Ok(Work { live, decoder: Decoder::new(limits), side, feed, records: Vec::new() })
     }
 
     fn run(&mut self, mut recorder: Recorder) {
@@ -131,24 +111,12 @@ impl Work {
     fn round(&mut self, recorder: &mut Recorder) -> bool {
         let (mut to_server, mut to_client, mut gaps, mut lost) = (0, 0, 0, 0);
         let (decoder, records) = (&mut self.decoder, &mut self.records);
-        let mut added = self
-            .live
-            .added_latency
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut added = self.live.added_latency.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let round = recorder.collect(
             |captured| {
                 match &captured {
-                    Captured::Bytes {
-                        direction: Direction::ToServer,
-                        bytes,
-                        ..
-                    } => to_server += bytes.len(),
-                    Captured::Bytes {
-                        direction: Direction::ToClient,
-                        bytes,
-                        ..
-                    } => to_client += bytes.len(),
+                    Captured::Bytes { direction: Direction::ToServer, bytes, .. } => to_server += bytes.len(),
+                    Captured::Bytes { direction: Direction::ToClient, bytes, .. } => to_client += bytes.len(),
                     Captured::Gap { lost_bytes, .. } => {
                         gaps += 1;
                         lost += lost_bytes;
@@ -188,11 +156,8 @@ impl Work {
     }
 
     fn time_statements(&self) {
-        let mut latency = self
-            .live
-            .statement_latency
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut latency =
+            self.live.statement_latency.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for record in &self.records {
             if let Record::Statement(statement) = record
                 && statement.window.done != Nanos::MAX
@@ -242,14 +207,7 @@ impl Feed {
             deferred: Vec::new(),
             live,
         };
-        (
-            feed,
-            Queue {
-                batches,
-                waiting,
-                waiting_bytes,
-            },
-        )
+        (feed, Queue { batches, waiting, waiting_bytes })
     }
 
     fn send(&mut self, mut records: Vec<Record>) {
@@ -263,11 +221,7 @@ impl Feed {
             if let Some(from) = self.shed_from.take() {
                 let reason = "the audit was behind".to_owned();
                 let window = Window::new(from, clock::now());
-                let mut first = vec![Record::Gap(Gap {
-                    session: None,
-                    window,
-                    reason,
-                })];
+                let mut first = vec![Record::Gap(Gap { session: None, window, reason })];
                 first.append(&mut self.deferred);
                 first.append(&mut records);
                 records = first;
@@ -277,9 +231,7 @@ impl Feed {
             self.waiting_bytes.fetch_add(bytes, Relaxed);
             let _ = self.queue.send(Batch { records, bytes });
         }
-        self.live
-            .audit_queue_records
-            .store(self.waiting.load(Relaxed), Relaxed);
+        self.live.audit_queue_records.store(self.waiting.load(Relaxed), Relaxed);
     }
 
     /// Drops statements and marks; keeps what later records cannot be understood without.
@@ -307,21 +259,11 @@ fn cost(record: &Record) -> u64 {
     let Record::Statement(statement) = record else {
         return 128;
     };
-    let parameters: usize = statement
-        .parameters
-        .iter()
-        .flat_map(|p| &p.value)
-        .map(|value| 48 + value.len())
-        .sum();
+    let parameters: usize =
+        statement.parameters.iter().flat_map(|p| &p.value).map(|value| 48 + value.len()).sum();
     let answer = match &statement.outcome {
         Outcome::Answer(answer) => {
-            let cells: usize = answer
-                .rows
-                .iter()
-                .flatten()
-                .flatten()
-                .map(|cell| 32 + cell.len())
-                .sum();
+            let cells: usize = answer.rows.iter().flatten().flatten().map(|cell| 32 + cell.len()).sum();
             cells + answer.copy.as_ref().map_or(0, |copy| copy.len())
         }
         _ => 0,
@@ -364,18 +306,13 @@ fn judge(queue: Queue, settings: Settings, live: &Live) {
                         auditor = Auditor::new(settings.clone());
                         let window = Window::new(0, clock::now());
                         let reason = "the audit crashed".to_owned();
-                        auditor.take(Record::Gap(Gap {
-                            session: None,
-                            window,
-                            reason,
-                        }));
+                        auditor.take(Record::Gap(Gap { session: None, window, reason }));
                     }
                 }
             }
             queue.waiting.fetch_sub(count, Relaxed);
             queue.waiting_bytes.fetch_sub(bytes, Relaxed);
-            live.audit_queue_records
-                .store(queue.waiting.load(Relaxed), Relaxed);
+            live.audit_queue_records.store(queue.waiting.load(Relaxed), Relaxed);
         }
         if found || published.elapsed() >= PUBLISH_EVERY {
             published = Instant::now();
@@ -425,12 +362,7 @@ fn merged(earlier: &Summary, later: &Summary) -> Summary {
         *sum.tiers.entry(tier.clone()).or_default() += count;
     }
     for shape in &earlier.coverage.shapes {
-        match sum
-            .coverage
-            .shapes
-            .iter_mut()
-            .find(|other| other.shape == shape.shape)
-        {
+        match sum.coverage.shapes.iter_mut().find(|other| other.shape == shape.shape) {
             Some(other) => {
                 other.checked += shape.checked;
                 other.partial += shape.partial;

@@ -57,16 +57,9 @@ impl Running {
         if config.proxy.threads > 0 {
             builder.worker_threads(config.proxy.threads);
         }
-        let runtime = builder
-            .thread_name("relay")
-            .enable_all()
-            .build()
-            .context("cannot start threads")?;
+        let runtime = builder.thread_name("relay").enable_all().build().context("cannot start threads")?;
         let listeners: Vec<Listener> = runtime.block_on(listen::bind(&config))?;
-        let addresses = listeners
-            .iter()
-            .map(|listener| listener.address.clone())
-            .collect();
+        let addresses = listeners.iter().map(|listener| listener.address.clone()).collect();
 
         let (tap, recorder) = capture::channel();
         let recording = Recording::start(recorder, live.clone())?;
@@ -86,16 +79,7 @@ impl Running {
                 Err(error) => tracing::warn!("the server cannot be reached yet: {error:#}"),
             }
         });
-        Ok(Running {
-            live,
-            shared,
-            drain,
-            recording,
-            admin,
-            addresses,
-            runtime,
-            accepting,
-        })
+        Ok(Running { live, shared, drain, recording, admin, addresses, runtime, accepting })
     }
 
     /// Where clients connect, with the ports that were chosen.
@@ -212,12 +196,7 @@ impl Shared {
         [&config.tls.certificate, &config.tls.key, &config.auth.users]
             .into_iter()
             .flatten()
-            .map(|path| {
-                (
-                    path.clone(),
-                    std::fs::metadata(path).and_then(|data| data.modified()).ok(),
-                )
-            })
+            .map(|path| (path.clone(), std::fs::metadata(path).and_then(|data| data.modified()).ok()))
             .collect()
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub const USER: &str = "postgres";
 
 /// What to start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The directory of `postgres` and `initdb`; found by [`find_binaries`] when absent.
     pub binaries: Option<PathBuf>,
@@ -37,29 +37,28 @@ pub struct Cluster {
     server: Option<Child>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            binaries: None,
-            settings: Vec::new(),
-            hba: Vec::new(),
-            password: None,
-        }
-    }
-}
-
 impl Options {
     pub fn set(mut self, name: &str, value: &str) -> Options {
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
+    /// The other major version that the set-up script installs.
+    pub fn other_version(mut self) -> Option<Options> {
+        self.binaries = Some(crate::deps::find("postgres-18")?.join("bin"));
+        Some(self)
+    }
+
+    /// TLS with this certificate.
+    pub fn tls(self, certificates: &crate::certificates::Certificates) -> Options {
+        self.set("ssl", "on")
+            .set("ssl_cert_file", &certificates.certificate.display().to_string())
+            .set("ssl_key_file", &certificates.key.display().to_string())
+    }
+
     /// Everybody must give a password by `method`; the superuser's is `password`.
     pub fn password(mut self, method: &str, password: &str) -> Options {
-        self.hba = vec![
-            format!("local all all trust"),
-            format!("host all all all {method}"),
-        ];
+        self.hba = vec![format!("local all all trust"), format!("host all all all {method}")];
         self.password = Some(password.to_owned());
         if method == "md5" {
             self = self.set("password_encryption", "md5");
@@ -73,10 +72,7 @@ pub fn find_binaries() -> Result<PathBuf> {
     let complete = |dir: &Path| dir.join("postgres").exists() && dir.join("initdb").exists();
     if let Some(dir) = std::env::var_os("PGASSAY_PG_BIN").map(PathBuf::from) {
         if !complete(&dir) {
-            bail!(
-                "PGASSAY_PG_BIN={} holds no `postgres` and `initdb`",
-                dir.display()
-            );
+            bail!("PGASSAY_PG_BIN={} holds no `postgres` and `initdb`", dir.display());
         }
         return Ok(dir);
     }
@@ -85,13 +81,7 @@ pub fn find_binaries() -> Result<PathBuf> {
         return Ok(dir);
     }
     let version = |dir: &PathBuf| -> Option<u32> {
-        dir.parent()?
-            .file_name()?
-            .to_str()?
-            .split('.')
-            .next()?
-            .parse()
-            .ok()
+        dir.parent()?.file_name()?.to_str()?.split('.').next()?.parse().ok()
     };
     std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -105,9 +95,7 @@ pub fn find_binaries() -> Result<PathBuf> {
 
 /// A port of the loopback address that is free now.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())?
-        .port())
+    Ok(TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr())?.port())
 }
 
 impl Cluster {
@@ -125,16 +113,9 @@ impl Cluster {
             Some(real) if real.join("psql").exists() => real.to_owned(),
             _ => binaries,
         };
-        let dir = tempfile::Builder::new()
-            .prefix("pgassay-pg-")
-            .tempdir()
-            .context("no temporary directory")?;
-        let mut cluster = Cluster {
-            dir,
-            binaries,
-            port: free_port()?,
-            server: None,
-        };
+        let dir =
+            tempfile::Builder::new().prefix("pgassay-pg-").tempdir().context("no temporary directory")?;
+        let mut cluster = Cluster { dir, binaries, port: free_port()?, server: None };
         if let Some((uid, gid)) = other_user() {
             std::os::unix::fs::chown(cluster.dir.path(), Some(uid), Some(gid))?;
         }
@@ -168,9 +149,18 @@ impl Cluster {
         format!("postgresql://{USER}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// A program of the server's own version.
+    /// A client program: of the server's own version if it has one, else of any.
     pub fn program(&self, name: &str) -> PathBuf {
-        self.binaries.join(name)
+        let own = self.binaries.join(name);
+        if own.exists() {
+            return own;
+        }
+        let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let mut places: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin")).collect();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        places.extend(std::env::split_paths(&path));
+        let found = places.into_iter().map(|dir| dir.join(name)).find(|program| program.exists());
+        found.unwrap_or_else(|| panic!("{name} is not installed; deploy/setup.sh test installs it"))
     }
 
     /// Stops the server, as `pg_ctl stop -m MODE` does: `fast`, `immediate`, `smart`.
@@ -200,10 +190,7 @@ impl Cluster {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data());
-        command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let mut server = command.spawn().context("cannot start postgres")?;
         let deadline = Instant::now() + Duration::from_secs(60);
         while !answers(self.port) {
@@ -228,10 +215,7 @@ impl Cluster {
 
     fn initialise(&self, options: &Options) -> Result<()> {
         let mut command = self.command("initdb");
-        command
-            .arg("-D")
-            .arg(self.data())
-            .args(["-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"]);
+        command.arg("-D").arg(self.data()).args(["-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"]);
         command.args(["--locale", "C"]);
         let secret = self.dir.path().join("password");
         if let Some(password) = &options.password {
@@ -240,18 +224,11 @@ impl Cluster {
                 std::os::unix::fs::chown(&secret, Some(uid), Some(gid))?;
             }
             command.arg("--pwfile").arg(&secret);
-            if options
-                .settings
-                .iter()
-                .any(|(name, value)| name == "password_encryption" && value == "md5")
-            {
+            if options.settings.iter().any(|(name, value)| name == "password_encryption" && value == "md5") {
                 command.args(["--auth-host", "md5"]);
             }
         }
-        let output = command
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot run initdb")?;
+        let output = command.stdin(Stdio::null()).output().context("cannot run initdb")?;
         if !output.status.success() {
             bail!("initdb failed:\n{}", String::from_utf8_lossy(&output.stderr));
         }
@@ -282,10 +259,7 @@ impl Cluster {
         if let Some((uid, gid)) = other_user() {
             command.uid(uid).gid(gid);
         }
-        command
-            .current_dir(self.dir.path())
-            .env("LC_ALL", "C")
-            .env_remove("PGDATA");
+        command.current_dir(self.dir.path()).env("LC_ALL", "C").env_remove("PGDATA");
         command
     }
 }
@@ -298,14 +272,11 @@ impl Drop for Cluster {
 
 /// Sends a signal to one process.
 pub fn send(signal: &str, pid: u32) {
-    let _ = Command::new("kill")
-        .arg(format!("-{signal}"))
-        .arg(pid.to_string())
-        .status();
+    let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
 }
 
 /// PostgreSQL refuses to run as root: the user to be instead, or `None` if we are not root.
-fn other_user() -> Option<(u32, u32)> {
+pub fn other_user() -> Option<(u32, u32)> {
     let own = std::fs::metadata("/proc/self").ok()?.uid();
     if own != 0 {
         return None;

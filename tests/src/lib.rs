@@ -2,5 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod deps;
+pub mod certificates;
 pub mod cluster;
 pub mod proxy;
+pub mod raw;
+pub mod sniff;
