@@ -26,13 +26,8 @@ async fn run_and_check(target: &str, name: &str, level: Level, mode: Mode) {
     let mut ticks = 0;
     let summary = run(workload.clone(), &options, |_| ticks += 1).await.unwrap();
     assert!(ticks > 0);
-    let refused: u64 =
-        summary.aborts.iter().filter(|(state, _)| state.starts_with("23")).map(|(_, n)| n).sum();
-    assert_eq!(
-        summary.transactions() + summary.given_up + refused,
-        160,
-        "{name} {level} {mode}: {summary:?}"
-    );
+    let refused: u64 = summary.aborts.iter().filter(|(state, _)| state.starts_with("23")).map(|(_, n)| n).sum();
+    assert_eq!(summary.transactions() + summary.given_up + refused, 160, "{name} {level} {mode}: {summary:?}");
     let failed = check(&*workload, &options).await.unwrap();
     assert!(failed.is_empty(), "{name} at {level}, {mode}: {}", failed[0]);
 }
@@ -73,8 +68,7 @@ async fn a_seed_repeats_its_run() {
         options.length = Length::Transactions(60);
         setup(&*workload, &options).await.unwrap();
         run(workload, &options, |_| {}).await.unwrap();
-        let (client, connection) =
-            tokio_postgres::connect(&server.uri(), tokio_postgres::NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&server.uri(), tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let rows = client.query("SELECT id, balance FROM accounts ORDER BY id", &[]).await.unwrap();
         contents.push(rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(i32, i64)>>());
