@@ -8,6 +8,9 @@
 
 pub mod wire;
 pub mod trace;
+pub mod control;
+pub mod assemble;
+pub mod sequence;
 pub mod value;
 pub mod state;
 pub mod sql;

@@ -2,6 +2,10 @@
 
 pub mod catalog;
 pub mod view;
+pub mod index;
+pub mod store;
+pub mod overlay;
+pub mod reader;
 
 pub use catalog::{Catalog, TableId};
 pub use view::{Row, RowId, View};

@@ -1,0 +1,383 @@
+//! Statements → transactions with their lifetimes and fates.
+//!
+//! In: records in the order of the trace. Out: ended [`Transaction`]s, in the order in which their ends
+//! became known.
+//!
+//! Always true:
+//!   - a transaction leaves only when its fate is known, or known never to be known;
+//!   - its statements are in the order of the session;
+//!   - the commit point lies in `end.window()`; for an implicit transaction that is from the moment its
+//!     first statement was sent until ReadyForQuery, for COMMIT from the moment COMMIT was sent.
+
+use crate::control::{Classifier, Control, Modes};
+use crate::trace::{Gap, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window};
+use crate::verdict::TxnId;
+use pgassay_rules::Level;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Committed(Window),
+    Aborted(Window),
+    /// The connection was lost: it may have committed at any time from `sent` on, or not at all.
+    Unknown(Window),
+}
+
+impl End {
+    pub fn window(self) -> Window {
+        match self {
+            End::Committed(w) | End::Aborted(w) | End::Unknown(w) => w,
+        }
+    }
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub control: Control,
+    pub seen: Arc<Observation>,
+}
+
+/// A transaction whose fate is known.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    pub id: TxnId,
+    /// The level on the wire.
+    pub level: Level,
+    pub read_only: bool,
+    /// Begun by BEGIN; otherwise a single statement or one request group.
+    pub explicit: bool,
+    pub facts: Arc<SessionFacts>,
+    pub steps: Vec<Step>,
+    pub end: End,
+}
+
+impl Transaction {
+    pub fn sent(&self) -> Nanos {
+        self.steps.first().map_or(self.end.window().sent, |s| s.seen.window.sent)
+    }
+}
+
+/// What leaves this stage.
+#[derive(Debug)]
+pub enum Assembled {
+    Ended(Arc<Transaction>),
+    /// Something was not seen; what it may have written is unknown.
+    Gap(Gap),
+}
+
+/// The transaction that a session is in.
+struct Open {
+    steps: Vec<Step>,
+    modes: Modes,
+    explicit: bool,
+    group: u64,
+    ready: Window,
+    failed: bool,
+}
+
+struct Session {
+    facts: Arc<SessionFacts>,
+    defaults: Modes,
+    initial: Modes,
+    number: u64,
+    open: Option<Open>,
+}
+
+/// Groups the statements of every session into transactions.
+#[derive(Default)]
+pub struct Assembler {
+    classifier: Classifier,
+    sessions: FxHashMap<SessionId, Session>,
+    /// Prepared transactions by global identifier.
+    prepared: FxHashMap<String, Transaction>,
+    /// `default_transaction_isolation` of the server.
+    server_default: Option<Level>,
+}
+
+impl Assembler {
+    /// The server's own default level, for sessions that say nothing.
+    pub fn default_level(&mut self, level: Level) {
+        self.server_default = Some(level);
+    }
+
+    pub fn take(&mut self, record: &Record, out: &mut Vec<Assembled>) {
+        match record {
+            Record::SessionStart(facts) => {
+                let initial = startup_modes(facts);
+                let session =
+                    Session { facts: Arc::new(facts.clone()), defaults: initial, initial, number: 0, open: None };
+                self.sessions.insert(facts.session, session);
+            }
+            Record::Statement(seen) => self.statement(Arc::new((**seen).clone()), out),
+            Record::SessionEnd { session, at } => self.lose(*session, *at, out),
+            Record::Gap(gap) => {
+                match gap.session {
+                    Some(session) => self.lose(session, gap.window.done, out),
+                    None => {
+                        let mut all: Vec<SessionId> = self.sessions.keys().copied().collect();
+                        all.sort();
+                        for session in all {
+                            self.lose(session, gap.window.done, out);
+                        }
+                    }
+                }
+                out.push(Assembled::Gap(gap.clone()));
+            }
+            Record::Mark { at } => self.close_groups(*at, out),
+            Record::Bootstrap(_) | Record::Writers { .. } => {}
+        }
+    }
+
+    /// When the oldest transaction that is still open took, or may have taken, its first snapshot.
+    pub fn oldest_open(&self) -> Option<Nanos> {
+        let open = self.sessions.values().filter_map(|s| s.open.as_ref());
+        open.filter_map(|o| o.steps.first()).map(|s| s.seen.window.sent).min()
+    }
+
+    pub fn open_len(&self) -> usize {
+        self.sessions.values().filter(|s| s.open.is_some()).count()
+    }
+
+    /// No more records will come: what is open is never learned.
+    pub fn finish(&mut self, out: &mut Vec<Assembled>) {
+        self.close_groups(Nanos::MAX, out);
+        let mut all: Vec<SessionId> = self.sessions.keys().copied().collect();
+        all.sort();
+        for session in all {
+            self.lose(session, Nanos::MAX, out);
+        }
+    }
+
+    fn statement(&mut self, seen: Arc<Observation>, out: &mut Vec<Assembled>) {
+        let control = self.classifier.classify(&seen.text, seen.part);
+        let id = seen.session;
+        if !self.sessions.contains_key(&id) {
+            let facts = unseen_session(&seen);
+            let session = Session {
+                facts: Arc::new(facts),
+                defaults: Modes::default(),
+                initial: Modes::default(),
+                number: 0,
+                open: None,
+            };
+            self.sessions.insert(id, session);
+        }
+        let session = self.sessions.get_mut(&id).expect("inserted above");
+
+        // An implicit transaction ends with its request group.
+        if session.open.as_ref().is_some_and(|o| !o.explicit && o.group != seen.group) {
+            close_implicit(session, self.server_default, out);
+        }
+        let ok = matches!(seen.outcome, Outcome::Answer(_));
+        let lost = matches!(seen.outcome, Outcome::Lost);
+
+        match &control {
+            Control::SetDefault(modes) if ok => merge(&mut session.defaults, *modes),
+            Control::ResetDefault if ok => session.defaults = session.initial,
+            Control::CommitPrepared(gid) | Control::RollbackPrepared(gid) if ok || lost => {
+                if let Some(mut prepared) = self.prepared.remove(gid) {
+                    let window = Window::new(seen.window.sent, seen.ready.done);
+                    prepared.end = match (&control, lost) {
+                        (_, true) => End::Unknown(Window::new(window.sent, Nanos::MAX)),
+                        (Control::CommitPrepared(_), _) => End::Committed(window),
+                        _ => End::Aborted(window),
+                    };
+                    out.push(Assembled::Ended(Arc::new(prepared)));
+                }
+                return;
+            }
+            _ => {}
+        }
+
+        let group = seen.group;
+        let open = session.open.get_or_insert_with(|| Open {
+            steps: Vec::new(),
+            modes: Modes::default(),
+            explicit: seen.before == Status::InBlock || seen.before == Status::Failed,
+            group,
+            ready: seen.ready,
+            failed: false,
+        });
+        open.ready = Window::new(open.ready.sent.min(seen.ready.sent), seen.ready.done);
+        if open.explicit {
+            open.ready = seen.ready;
+        }
+        let failed_statement = matches!(seen.outcome, Outcome::Error(_));
+        open.steps.push(Step { control: control.clone(), seen: seen.clone() });
+
+        match control {
+            Control::Begin(modes) if ok => {
+                open.explicit = true;
+                merge(&mut open.modes, modes);
+            }
+            Control::SetTransaction(modes) if ok => merge(&mut open.modes, modes),
+            Control::Commit { chain } if ok || lost => {
+                let window = Window::new(seen.window.sent, seen.ready.done);
+                let rolled_back = tag_of(&seen.outcome) == Some("ROLLBACK");
+                let end = match (lost, rolled_back) {
+                    (true, _) => End::Unknown(Window::new(window.sent, Nanos::MAX)),
+                    (_, true) => End::Aborted(window),
+                    _ => End::Committed(window),
+                };
+                let modes = open.modes;
+                close(session, end, self.server_default, out);
+                reopen(session, chain && !lost, modes, &seen);
+            }
+            Control::Rollback { chain } if ok || lost => {
+                let modes = open.modes;
+                close(session, End::Aborted(Window::new(seen.window.sent, seen.ready.done)), self.server_default, out);
+                reopen(session, chain && !lost, modes, &seen);
+            }
+            Control::PrepareTransaction(gid) if ok => {
+                let window = Window::new(seen.window.sent, seen.ready.done);
+                if let Some(txn) = take_open(session, End::Unknown(window), self.server_default) {
+                    self.prepared.insert(gid, txn);
+                }
+            }
+            _ if lost => {
+                let end = if open.explicit {
+                    // The block was never committed: losing the connection rolls it back.
+                    End::Aborted(Window::new(seen.window.sent, Nanos::MAX))
+                } else {
+                    End::Unknown(Window::new(seen.window.sent, Nanos::MAX))
+                };
+                close(session, end, self.server_default, out);
+            }
+            _ => {
+                open.failed |= failed_statement;
+                // COMMIT of a failed block, or an error in COMMIT itself (deferred constraint, 40001).
+                let ended_block = open.explicit && seen.after == Status::Idle && failed_statement && seen.ready.done > 0;
+                if ended_block {
+                    close(session, End::Aborted(Window::new(seen.window.sent, seen.ready.done)), self.server_default, out);
+                }
+            }
+        }
+    }
+
+    /// Implicit transactions whose group has ended before `at`.
+    fn close_groups(&mut self, at: Nanos, out: &mut Vec<Assembled>) {
+        let mut due: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| s.open.as_ref().is_some_and(|o| !o.explicit && o.ready.done < at))
+            .map(|(id, _)| *id)
+            .collect();
+        due.sort();
+        for id in due {
+            let session = self.sessions.get_mut(&id).expect("listed above");
+            close_implicit(session, self.server_default, out);
+        }
+    }
+
+    /// The session ended, or part of it was not seen.
+    fn lose(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(open) = &session.open else { return };
+        if open.explicit {
+            close(session, End::Aborted(Window::new(at, at)), self.server_default, out);
+        } else {
+            close_implicit(session, self.server_default, out);
+        }
+    }
+}
+
+fn startup_modes(facts: &SessionFacts) -> Modes {
+    let mut modes = Modes::default();
+    for (name, value) in &facts.parameters {
+        match name.as_str() {
+            "default_transaction_isolation" => modes.level = value.parse().ok(),
+            "default_transaction_read_only" => modes.read_only = Some(value == "on"),
+            "options" => {
+                // `-c name=value` and `--name=value`, backslash-escaped blanks.
+                let plain = value.replace("\\ ", "\u{1}");
+                for word in plain.split_whitespace() {
+                    let word = word.trim_start_matches("-c").trim_start_matches("--").replace('\u{1}', " ");
+                    if let Some((name, value)) = word.split_once('=')
+                        && name.replace('-', "_") == "default_transaction_isolation"
+                    {
+                        modes.level = value.parse().ok();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    modes
+}
+
+fn unseen_session(seen: &Observation) -> SessionFacts {
+    SessionFacts {
+        session: seen.session,
+        at: seen.window.sent,
+        user: String::new(),
+        database: String::new(),
+        server_version: String::new(),
+        parameters: Vec::new(),
+    }
+}
+
+fn merge(into: &mut Modes, said: Modes) {
+    into.level = said.level.or(into.level);
+    into.read_only = said.read_only.or(into.read_only);
+    into.deferrable = said.deferrable.or(into.deferrable);
+}
+
+fn tag_of(outcome: &Outcome) -> Option<&str> {
+    match outcome {
+        Outcome::Answer(answer) => answer.tag.as_deref(),
+        _ => None,
+    }
+}
+
+/// COMMIT AND CHAIN begins the next transaction with the same modes at once.
+fn reopen(session: &mut Session, chain: bool, modes: Modes, seen: &Observation) {
+    if chain {
+        session.open = Some(Open {
+            steps: Vec::new(),
+            modes,
+            explicit: true,
+            group: seen.group,
+            ready: seen.ready,
+            failed: false,
+        });
+    }
+}
+
+fn close_implicit(session: &mut Session, server_default: Option<Level>, out: &mut Vec<Assembled>) {
+    let Some(open) = &session.open else { return };
+    let sent = open.steps.first().map_or(open.ready.sent, |s| s.seen.window.sent);
+    let window = Window::new(sent, open.ready.done);
+    let lost = open.steps.iter().any(|s| matches!(s.seen.outcome, Outcome::Lost));
+    let end = match (open.failed, lost) {
+        (true, _) => End::Aborted(window),
+        (_, true) => End::Unknown(Window::new(sent, Nanos::MAX)),
+        _ => End::Committed(window),
+    };
+    close(session, end, server_default, out);
+}
+
+fn close(session: &mut Session, end: End, server_default: Option<Level>, out: &mut Vec<Assembled>) {
+    if let Some(txn) = take_open(session, end, server_default) {
+        out.push(Assembled::Ended(Arc::new(txn)));
+    }
+}
+
+fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> Option<Transaction> {
+    let open = session.open.take()?;
+    let id = TxnId { session: session.facts.session, number: session.number };
+    session.number += 1;
+    let level = open.modes.level.or(session.defaults.level).or(server_default).unwrap_or(Level::ReadCommitted);
+    let read_only = open.modes.read_only.or(session.defaults.read_only).unwrap_or(false);
+    Some(Transaction {
+        id,
+        level,
+        read_only,
+        explicit: open.explicit,
+        facts: session.facts.clone(),
+        steps: open.steps,
+        end,
+    })
+}

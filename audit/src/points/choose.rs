@@ -1,0 +1,132 @@
+//! Tries the places that a transaction's snapshots could have had among the open commits.
+//!
+//! In: questions «does this snapshot see that commit?» as the interpreter stumbles over versions whose
+//! visibility the windows leave open. Out: an answer, the same for the same point, consistent with all
+//! that is known of the order.
+//!
+//! A transaction is run again and again, each time with the next sequence of answers, until one explains
+//! what was observed: a depth-first search over the choices that matter, and only those. Where nothing
+//! overlaps no question is ever asked.
+//!
+//! Always true: answers never contradict each other or the known order, unless `is_contradiction`.
+
+use super::order::{CommitId, Order};
+use crate::trace::{Nanos, Window};
+
+/// A snapshot or lock point of the transaction, in the order in which they happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PointId(pub u32);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Decision {
+    pub commit: CommitId,
+    pub point: PointId,
+    pub visible: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    visible: bool,
+    flipped: bool,
+}
+
+#[derive(Default, Debug)]
+pub struct Chooser {
+    script: Vec<Choice>,
+    used: usize,
+    decisions: Vec<Decision>,
+    contradiction: bool,
+}
+
+impl Chooser {
+    /// Whether the point in `window` sees `commit`, which the windows leave open.
+    pub fn decide(&mut self, order: &Order, commit: CommitId, point: PointId, window: Window) -> bool {
+        let mut forced: Option<bool> = None;
+        for d in &self.decisions {
+            if d.commit == commit && d.point == point {
+                return d.visible;
+            }
+            let implied = if d.visible && d.point <= point {
+                (d.commit == commit || order.must_precede(commit, d.commit)).then_some(true)
+            } else if !d.visible && d.point >= point {
+                (d.commit == commit || order.must_precede(d.commit, commit)).then_some(false)
+            } else {
+                None
+            };
+            match (forced, implied) {
+                (Some(a), Some(b)) if a != b => self.contradiction = true,
+                (None, Some(_)) => forced = implied,
+                _ => {}
+            }
+        }
+        let visible = forced.unwrap_or_else(|| self.choose(order, commit, window));
+        self.decisions.push(Decision { commit, point, visible });
+        visible
+    }
+
+    fn choose(&mut self, order: &Order, commit: CommitId, window: Window) -> bool {
+        if self.used == self.script.len() {
+            let visible = order.get(commit).is_none_or(|c| likely_before(c.lo, c.hi, window));
+            self.script.push(Choice { visible, flipped: false });
+        }
+        let choice = self.script[self.used];
+        self.used += 1;
+        choice.visible
+    }
+
+    /// Requires an answer; false if another one was given before.
+    pub fn require(&mut self, order: &Order, commit: CommitId, point: PointId, window: Window, visible: bool) -> bool {
+        // A choice that is required is not free: answer it without consuming the script.
+        for d in &self.decisions {
+            if d.commit == commit && d.point == point {
+                return d.visible == visible;
+            }
+        }
+        let probe = self.script.len();
+        let answer = self.decide(order, commit, point, window);
+        if answer != visible && self.script.len() > probe {
+            // It was free after all; take the required side and leave nothing to flip.
+            if let Some(last) = self.script.last_mut() {
+                *last = Choice { visible, flipped: true };
+            }
+            if let Some(last) = self.decisions.last_mut() {
+                last.visible = visible;
+            }
+            return true;
+        }
+        answer == visible
+    }
+
+    pub fn is_contradiction(&self) -> bool {
+        self.contradiction
+    }
+
+    /// Whether any question was asked in this run.
+    pub fn has_chosen(&self) -> bool {
+        !self.decisions.is_empty()
+    }
+
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// Prepares the next run; false when every sequence of answers has been tried.
+    pub fn next(&mut self) -> bool {
+        self.script.truncate(self.used);
+        self.used = 0;
+        self.decisions.clear();
+        self.contradiction = false;
+        while let Some(last) = self.script.pop() {
+            if !last.flipped {
+                self.script.push(Choice { visible: !last.visible, flipped: true });
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Which side to try first: the middle of the windows is a fair guess.
+fn likely_before(lo: Nanos, hi: Nanos, window: Window) -> bool {
+    lo / 2 + hi / 2 <= window.sent / 2 + window.done / 2
+}

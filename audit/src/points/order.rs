@@ -1,0 +1,155 @@
+//! The commits whose point may still be open, and what is known of their order.
+//!
+//! In: commits with their windows; facts «this one came before that one». Out: whether one commit must
+//! precede another.
+//!
+//! Always true:
+//!   - a commit's point lies between `lo` and `hi`; both only move inwards;
+//!   - facts that the bounds imply are not kept as edges;
+//!   - commits below [`Order::settled`] are visible to every snapshot that can still be asked about.
+//!
+//! Points exist for a set of facts iff the facts are acyclic and no bound is crossed; a cycle can only
+//! run among points that share an instant, so everything older than the horizon can be forgotten.
+
+use crate::assemble::Transaction;
+use crate::state::{RowId, TableId};
+use crate::trace::Nanos;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Commits in the order of the audit; 0 is what was there before the trace began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitId(pub u64);
+
+impl CommitId {
+    /// The initial state.
+    pub const INITIAL: CommitId = CommitId(0);
+}
+
+#[derive(Debug)]
+pub struct Commit {
+    pub lo: Nanos,
+    pub hi: Nanos,
+    /// Nobody knows whether it committed at all.
+    pub maybe: bool,
+    pub txn: Arc<Transaction>,
+    /// Rows it wrote, for garbage collection.
+    pub rows: Vec<(TableId, RowId)>,
+    /// Commits known to come later although the windows overlap.
+    after: SmallVec<[CommitId; 2]>,
+}
+
+#[derive(Debug)]
+pub struct Order {
+    /// The commit that `open[0]` is.
+    first: u64,
+    open: VecDeque<Commit>,
+}
+
+impl Default for Order {
+    fn default() -> Order {
+        Order { first: 1, open: VecDeque::new() }
+    }
+}
+
+impl Order {
+    pub fn push(&mut self, lo: Nanos, hi: Nanos, maybe: bool, txn: Arc<Transaction>, rows: Vec<(TableId, RowId)>) -> CommitId {
+        let id = CommitId(self.first + self.open.len() as u64);
+        self.open.push_back(Commit { lo, hi, maybe, txn, rows, after: SmallVec::new() });
+        id
+    }
+
+    /// Everything below this is visible to everyone.
+    pub fn settled(&self) -> CommitId {
+        CommitId(self.first)
+    }
+
+    pub fn get(&self, id: CommitId) -> Option<&Commit> {
+        id.0.checked_sub(self.first).and_then(|at| self.open.get(at as usize))
+    }
+
+    fn get_mut(&mut self, id: CommitId) -> Option<&mut Commit> {
+        id.0.checked_sub(self.first).and_then(|at| self.open.get_mut(at as usize))
+    }
+
+    pub fn open_len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (CommitId, &Commit)> {
+        self.open.iter().enumerate().map(|(at, c)| (CommitId(self.first + at as u64), c))
+    }
+
+    /// Whether `a` became visible before `b` in every order that is still possible.
+    pub fn must_precede(&self, a: CommitId, b: CommitId) -> bool {
+        if a == b {
+            return false;
+        }
+        let (Some(from), Some(to)) = (self.get(a), self.get(b)) else { return a < b && self.get(b).is_some() };
+        if from.hi < to.lo {
+            return true;
+        }
+        if from.after.is_empty() {
+            return false;
+        }
+        let mut seen: SmallVec<[CommitId; 16]> = SmallVec::new();
+        let mut stack: SmallVec<[CommitId; 16]> = from.after.iter().copied().collect();
+        while let Some(next) = stack.pop() {
+            if next == b {
+                return true;
+            }
+            if seen.contains(&next) {
+                continue;
+            }
+            seen.push(next);
+            let Some(commit) = self.get(next) else { continue };
+            if commit.hi < to.lo {
+                return true;
+            }
+            stack.extend(commit.after.iter().copied());
+        }
+        false
+    }
+
+    /// Records that `a` came before `b`.
+    pub fn precede(&mut self, a: CommitId, b: CommitId) {
+        let (Some(from), Some(to)) = (self.get(a), self.get(b)) else { return };
+        if from.hi < to.lo || from.after.contains(&b) {
+            return;
+        }
+        let (lo, hi) = (from.lo, to.hi);
+        if let Some(from) = self.get_mut(a) {
+            from.after.push(b);
+            from.hi = from.hi.min(hi);
+        }
+        if let Some(to) = self.get_mut(b) {
+            to.lo = to.lo.max(lo);
+        }
+    }
+
+    /// A snapshot taken at or before `done` saw it.
+    pub fn seen_by(&mut self, id: CommitId, done: Nanos) {
+        if let Some(commit) = self.get_mut(id) {
+            commit.hi = commit.hi.min(done);
+            commit.maybe = false;
+        }
+    }
+
+    /// A snapshot taken at or after `sent` did not see it.
+    pub fn unseen_by(&mut self, id: CommitId, sent: Nanos) {
+        if let Some(commit) = self.get_mut(id) {
+            commit.lo = commit.lo.max(sent);
+        }
+    }
+
+    /// Drops the leading commits that every snapshot from `horizon` on must see.
+    pub fn settle(&mut self, horizon: Nanos, mut each: impl FnMut(CommitId, Commit)) {
+        while self.open.front().is_some_and(|c| c.hi < horizon) {
+            let commit = self.open.pop_front().expect("looked at above");
+            let id = CommitId(self.first);
+            self.first += 1;
+            each(id, commit);
+        }
+    }
+}

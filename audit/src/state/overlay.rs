@@ -1,0 +1,105 @@
+//! What a transaction has written so far, on top of what it reads.
+//!
+//! Always true:
+//!   - rows it inserted are named by ids with [`OWN`] set, in the order of insertion;
+//!   - a row it replaced or deleted hides the version below.
+
+use super::{Catalog, Row, RowId, TableId};
+use crate::interpret::Effect;
+use crate::trace::Nanos;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Ids of rows that only this transaction has.
+pub const OWN: u64 = 1 << 62;
+
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// `None`: deleted.
+    pub row: Option<Row>,
+    /// When the statement that first wrote it was done: by then the row was locked.
+    pub locked: Nanos,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct OwnTable {
+    pub replaced: BTreeMap<RowId, Replaced>,
+    pub inserted: BTreeMap<RowId, Row>,
+    /// TRUNCATE: nothing below is there any more.
+    pub truncated: bool,
+    /// Something unknown was done to it.
+    pub havoc: Option<String>,
+    /// Created by this transaction, so that every row is known.
+    pub created: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    pub tables: BTreeMap<TableId, OwnTable>,
+    pub catalog: Option<Arc<Catalog>>,
+    pub havoc_everything: Option<String>,
+    next: u64,
+}
+
+impl Overlay {
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.catalog.is_none() && self.havoc_everything.is_none()
+    }
+
+    pub fn table(&self, table: TableId) -> Option<&OwnTable> {
+        self.tables.get(&table)
+    }
+
+    /// Applies one effect of a statement that was done at `done`.
+    pub fn apply(&mut self, effect: &Effect, done: Nanos) {
+        match effect {
+            Effect::Insert { table, row } => {
+                let id = RowId(OWN | self.next);
+                self.next += 1;
+                self.tables.entry(*table).or_default().inserted.insert(id, row.clone());
+            }
+            Effect::Update { table, id, after, .. } => self.replace(*table, *id, Some(after.clone()), done),
+            Effect::Delete { table, id, .. } => self.replace(*table, *id, None, done),
+            Effect::Truncate { table } => {
+                let own = self.tables.entry(*table).or_default();
+                own.truncated = true;
+                own.replaced.clear();
+                own.inserted.clear();
+            }
+            Effect::Havoc { table, reason } => {
+                self.tables.entry(*table).or_default().havoc = Some(reason.clone());
+            }
+            Effect::HavocEverything { reason } => self.havoc_everything = Some(reason.clone()),
+            Effect::Catalog(catalog) => self.catalog = Some(catalog.clone()),
+        }
+    }
+
+    fn replace(&mut self, table: TableId, id: RowId, row: Option<Row>, done: Nanos) {
+        let own = self.tables.entry(table).or_default();
+        if id.0 & OWN != 0 {
+            match row {
+                Some(row) => own.inserted.insert(id, row),
+                None => own.inserted.remove(&id),
+            };
+            return;
+        }
+        own.replaced.entry(id).and_modify(|r| r.row = row.clone()).or_insert(Replaced { row, locked: done });
+    }
+
+    /// Gives a known value to an unknown cell of a row that this transaction wrote.
+    pub fn learn(&mut self, table: TableId, id: RowId, column: usize, value: &crate::value::Value) {
+        let Some(own) = self.tables.get_mut(&table) else { return };
+        let row = match own.inserted.get_mut(&id) {
+            Some(row) => row,
+            None => match own.replaced.get_mut(&id).and_then(|r| r.row.as_mut()) {
+                Some(row) => row,
+                None => return,
+            },
+        };
+        let mut cells = row.to_vec();
+        if let Some(cell) = cells.get_mut(column) {
+            *cell = value.clone();
+        }
+        *row = cells.into();
+    }
+}

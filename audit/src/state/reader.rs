@@ -1,0 +1,172 @@
+//! The state as one statement of one transaction sees it: a [`View`] over the store.
+//!
+//! In: the store, the order of the commits, the window in which the snapshot was taken, and the
+//! transaction's own writes. Out: for every row the version that is visible.
+//!
+//! Where the windows decide, this is a hash lookup and a comparison of two numbers; where they do not, the
+//! [`Chooser`] is asked.
+
+use super::overlay::{OWN, Overlay};
+use super::store::{Chain, Store, Table};
+use super::view::Knowledge;
+use super::{Catalog, Row, RowId, TableId, View};
+use crate::points::{Chooser, CommitId, Order, PointId};
+use crate::trace::Window;
+use crate::value::{Key, Value};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+
+pub struct Reader<'a> {
+    pub store: &'a Store,
+    pub order: &'a Order,
+    /// Where the snapshot (or lock) point lies.
+    pub window: Window,
+    pub point: PointId,
+    /// The statement's own window, for rewrites that ignore snapshots.
+    pub statement: Window,
+    pub own: &'a Overlay,
+    pub chooser: &'a RefCell<Chooser>,
+    /// Open commits whose versions were read; for the certifier.
+    pub providers: RefCell<SmallVec<[CommitId; 8]>>,
+}
+
+impl Reader<'_> {
+    fn sees(&self, id: CommitId, rewrite: bool) -> bool {
+        if id < self.order.settled() {
+            return true;
+        }
+        let Some(commit) = self.order.get(id) else { return true };
+        let window = if rewrite { self.statement } else { self.window };
+        if commit.hi < window.sent {
+            return true;
+        }
+        if commit.lo > window.done {
+            return false;
+        }
+        self.chooser.borrow_mut().decide(self.order, id, self.point, window)
+    }
+
+    /// The visible version of a chain, `None` if there is none or it is deleted.
+    fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
+        for version in chain.versions.iter().rev() {
+            if self.sees(version.commit, version.rewrite) {
+                if version.commit >= self.order.settled() {
+                    let mut providers = self.providers.borrow_mut();
+                    if !providers.contains(&version.commit) {
+                        providers.push(version.commit);
+                    }
+                }
+                return version.row.as_ref();
+            }
+        }
+        None
+    }
+
+    fn table(&self, table: TableId) -> Option<&Table> {
+        self.store.tables.get(&table)
+    }
+}
+
+fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
+    columns.iter().zip(key).all(|(&column, wanted)| match row.get(column) {
+        None | Some(Value::Unknown) => true,
+        Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+    })
+}
+
+impl View for Reader<'_> {
+    fn catalog(&self) -> &Catalog {
+        self.own.catalog.as_deref().unwrap_or(&self.store.catalog)
+    }
+
+    fn knowledge(&self, table: TableId) -> Knowledge {
+        if self.own.havoc_everything.is_some() {
+            return Knowledge::Partial;
+        }
+        if let Some(own) = self.own.table(table) {
+            if own.havoc.is_some() {
+                return Knowledge::Partial;
+            }
+            if own.truncated || own.created {
+                return Knowledge::Complete;
+            }
+        }
+        self.table(table).map_or(Knowledge::Partial, |t| t.knowledge)
+    }
+
+    fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
+        let own = self.own.table(table);
+        if self.own.havoc_everything.is_some() || own.is_some_and(|o| o.havoc.is_some()) {
+            return;
+        }
+        if let Some(kept) = self.table(table)
+            && !own.is_some_and(|o| o.truncated)
+        {
+            for (id, chain) in kept.chains() {
+                match own.and_then(|o| o.replaced.get(&id)) {
+                    Some(replaced) => {
+                        if let Some(row) = &replaced.row {
+                            each(id, row);
+                        }
+                    }
+                    None => {
+                        if let Some(row) = self.visible(chain) {
+                            each(id, row);
+                        }
+                    }
+                }
+            }
+        }
+        for (id, row) in own.into_iter().flat_map(|o| &o.inserted) {
+            each(*id, row);
+        }
+    }
+
+    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool {
+        let own = self.own.table(table);
+        if self.own.havoc_everything.is_some() || own.is_some_and(|o| o.havoc.is_some()) {
+            return false;
+        }
+        let mut certain = own.is_some_and(|o| o.truncated || o.created);
+        if let Some(kept) = self.table(table)
+            && !own.is_some_and(|o| o.truncated)
+        {
+            certain |= kept.knowledge == Knowledge::Complete;
+            for id in kept.candidates(columns, key) {
+                let Some(chain) = kept.chain(id) else { continue };
+                if own.is_some_and(|o| o.replaced.contains_key(&id)) {
+                    continue;
+                }
+                if let Some(row) = self.visible(chain)
+                    && has_key(row, columns, key)
+                {
+                    each(id, row);
+                }
+            }
+        }
+        if let Some(own) = own {
+            let replaced = own.replaced.iter().filter_map(|(id, r)| r.row.as_ref().map(|row| (*id, row)));
+            let inserted = own.inserted.iter().map(|(id, row)| (*id, row));
+            for (id, row) in replaced.chain(inserted) {
+                if has_key(row, columns, key) {
+                    each(id, row);
+                }
+            }
+        }
+        certain
+    }
+
+    fn row(&self, table: TableId, id: RowId) -> Option<Row> {
+        let own = self.own.table(table);
+        if id.0 & OWN != 0 {
+            return own.and_then(|o| o.inserted.get(&id)).cloned();
+        }
+        if let Some(replaced) = own.and_then(|o| o.replaced.get(&id)) {
+            return replaced.row.clone();
+        }
+        if own.is_some_and(|o| o.truncated || o.havoc.is_some()) {
+            return None;
+        }
+        self.table(table).and_then(|t| t.chain(id)).and_then(|c| self.visible(c)).cloned()
+    }
+}

@@ -1,0 +1,206 @@
+//! Tables as chains of row versions.
+//!
+//! In: the net writes of commits, in the order of the audit. Out: for every row its versions, oldest
+//! first, each with the commit that made it.
+//!
+//! Always true:
+//!   - the versions of a chain are in the order in which their writers held the row;
+//!   - a version whose successor every future snapshot must see is gone;
+//!   - an index names every row of which any kept version has the key.
+
+use super::{Catalog, Row, RowId, TableId};
+use super::index::Index;
+use super::view::Knowledge;
+use crate::points::CommitId;
+use crate::value::Value;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub struct Version {
+    pub commit: CommitId,
+    /// `None`: deleted.
+    pub row: Option<Row>,
+    /// Made by TRUNCATE or a rewrite, which older snapshots see as well.
+    pub rewrite: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    pub versions: SmallVec<[Version; 1]>,
+}
+
+#[derive(Debug)]
+pub struct Table {
+    pub knowledge: Knowledge,
+    /// By row id; an empty chain is a free slot.
+    chains: Vec<Chain>,
+    free: Vec<u32>,
+    indexes: RefCell<Vec<Index>>,
+    rows_len: usize,
+}
+
+impl Table {
+    pub fn new(knowledge: Knowledge) -> Table {
+        Table { knowledge, chains: Vec::new(), free: Vec::new(), indexes: RefCell::new(Vec::new()), rows_len: 0 }
+    }
+
+    pub fn chain(&self, id: RowId) -> Option<&Chain> {
+        self.chains.get(id.0 as usize).filter(|c| !c.versions.is_empty())
+    }
+
+    pub fn chains(&self) -> impl Iterator<Item = (RowId, &Chain)> {
+        let all = self.chains.iter().enumerate();
+        all.filter(|(_, c)| !c.versions.is_empty()).map(|(at, c)| (RowId(at as u64), c))
+    }
+
+    /// Rows of which some kept version has `key` in `columns`, or an unknown there.
+    pub fn candidates(&self, columns: &[usize], key: &[Value]) -> SmallVec<[RowId; 4]> {
+        let mut indexes = self.indexes.borrow_mut();
+        let at = match indexes.iter().position(|i| i.columns() == columns) {
+            Some(at) => at,
+            None => {
+                let mut index = Index::new(columns);
+                for (id, chain) in self.chains() {
+                    for version in &chain.versions {
+                        if let Some(row) = &version.row {
+                            index.add(row, id);
+                        }
+                    }
+                }
+                indexes.push(index);
+                indexes.len() - 1
+            }
+        };
+        indexes[at].find(key)
+    }
+
+    pub fn rows_len(&self) -> usize {
+        self.rows_len
+    }
+
+    /// A new row; its first version comes with it.
+    pub fn insert(&mut self, version: Version) -> RowId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.chains.push(Chain::default());
+            (self.chains.len() - 1) as u32
+        });
+        let id = RowId(u64::from(slot));
+        self.rows_len += 1;
+        self.push(id, version);
+        id
+    }
+
+    /// The next version of a row.
+    pub fn push(&mut self, id: RowId, version: Version) {
+        if let Some(row) = &version.row {
+            for index in self.indexes.get_mut() {
+                index.add(row, id);
+            }
+        }
+        self.chains[id.0 as usize].versions.push(version);
+    }
+
+    /// Gives a known value to an unknown cell, wherever in the chain that version is.
+    pub fn learn(&mut self, id: RowId, row: &Row, column: usize, value: &Value) {
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return };
+        for version in &mut chain.versions {
+            let Some(kept) = &version.row else { continue };
+            if Arc::ptr_eq(kept, row) {
+                let mut cells: Vec<Value> = kept.to_vec();
+                cells[column] = value.clone();
+                let learned: Row = cells.into();
+                for index in self.indexes.get_mut() {
+                    index.remove(row, id);
+                    index.add(&learned, id);
+                }
+                version.row = Some(learned);
+            }
+        }
+    }
+
+    /// Forgets what no snapshot can ask for any more: everything before the last version made at or
+    /// before `settled`. Returns how many versions went.
+    pub fn prune(&mut self, id: RowId, settled: CommitId) -> u64 {
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return 0 };
+        let Some(keep) = chain.versions.iter().rposition(|v| v.commit < settled) else { return 0 };
+        let mut gone: SmallVec<[Version; 2]> = chain.versions.drain(..keep).collect();
+        let dead = chain.versions.len() == 1 && chain.versions[0].row.is_none();
+        if dead {
+            gone.extend(chain.versions.drain(..));
+        }
+        let kept = &self.chains[id.0 as usize].versions;
+        for version in &gone {
+            let Some(row) = &version.row else { continue };
+            for index in self.indexes.get_mut() {
+                if !kept.iter().any(|k| k.row.as_ref().is_some_and(|r| index.same_key(r, row))) {
+                    index.remove(row, id);
+                }
+            }
+        }
+        if dead {
+            self.rows_len -= 1;
+            self.free.push(id.0 as u32);
+        }
+        gone.len() as u64
+    }
+
+    /// Nothing is known of its rows any more.
+    pub fn forget(&mut self) -> u64 {
+        let gone = self.chains.iter().map(|c| c.versions.len() as u64).sum();
+        *self = Table::new(Knowledge::Partial);
+        gone
+    }
+}
+
+/// All tables, and the catalog that describes them.
+#[derive(Debug)]
+pub struct Store {
+    pub catalog: Arc<Catalog>,
+    pub tables: FxHashMap<TableId, Table>,
+    pub versions_alive: u64,
+    pub versions_collected: u64,
+}
+
+impl Store {
+    pub fn new(catalog: Arc<Catalog>) -> Store {
+        Store { catalog, tables: FxHashMap::default(), versions_alive: 0, versions_collected: 0 }
+    }
+
+    /// The table, unknown at first sight.
+    pub fn table_mut(&mut self, id: TableId) -> &mut Table {
+        self.tables.entry(id).or_insert_with(|| Table::new(Knowledge::Partial))
+    }
+
+    pub fn insert(&mut self, table: TableId, version: Version) -> RowId {
+        self.versions_alive += 1;
+        self.table_mut(table).insert(version)
+    }
+
+    pub fn push(&mut self, table: TableId, id: RowId, version: Version) {
+        self.versions_alive += 1;
+        self.table_mut(table).push(id, version);
+    }
+
+    pub fn prune(&mut self, table: TableId, id: RowId, settled: CommitId) {
+        if let Some(kept) = self.tables.get_mut(&table) {
+            let gone = kept.prune(id, settled);
+            self.versions_alive -= gone;
+            self.versions_collected += gone;
+        }
+    }
+
+    pub fn forget(&mut self, table: TableId) {
+        let gone = self.table_mut(table).forget();
+        self.versions_alive -= gone;
+    }
+
+    pub fn forget_everything(&mut self) {
+        let all: Vec<TableId> = self.tables.keys().copied().collect();
+        for table in all {
+            self.forget(table);
+        }
+    }
+}
