@@ -1,15 +1,29 @@
 //! The door: records in, findings and totals out.
+//!
+//! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell.
 
-use crate::trace::Record;
+use crate::assemble::{Assembled, Assembler, End, Transaction};
+use crate::certify::{self, Certifier, Node};
+use crate::classify;
+use crate::confirm::{self, Confirmed};
+use crate::coverage::Tally;
+use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
+use crate::explain::{Explainer, Fate, Suspect};
+use crate::points::PointId;
+use crate::sequence::{Item, Sequencer, key_of};
+use crate::story::{self, Proof};
+use crate::trace::{Nanos, Record};
 use crate::verdict::{Summary, Violation};
-use pgassay_rules::Level;
+use pgassay_rules::{Level, Rule};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What the audit is told before it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The database profile: `postgres`, `postgres-standby`, …
     pub profile: String,
-    /// Judge every transaction at this level instead of the one on the wire.
+    /// Judge every transaction at this level as well, besides the one on the wire.
     pub claim: Option<Level>,
     pub workers: usize,
     /// Milliseconds that the solver may spend on one cluster.
@@ -36,37 +50,288 @@ pub struct Stats {
     pub solver_ns: u64,
 }
 
+/// How many suspicions of one fingerprint are proved again; later ones are only counted.
+const PROOFS_MAX: u64 = 8;
+/// Transactions between two garbage collections.
+const COLLECT_EVERY: u64 = 64;
+
 /// Takes records in the order of the trace and tells what it found.
 pub struct Auditor {
+    settings: Settings,
+    assembler: Assembler,
+    sequencer: Sequencer,
+    explainer: Explainer,
+    certifier: Certifier,
+    tally: Tally,
+    /// Where in the summary the violation with this fingerprint is.
+    told: FxHashMap<String, usize>,
+    /// How often a suspicion with this fingerprint was looked at.
+    looked: FxHashMap<String, u64>,
     summary: Summary,
     stats: Stats,
+    since_collect: u64,
+    /// Somebody writes past the proxy: nothing is known for long.
+    shared: bool,
 }
 
 impl Auditor {
-    pub fn new(_settings: Settings) -> Auditor {
-        Auditor { summary: Summary::default(), stats: Stats::default() }
+    pub fn new(settings: Settings) -> Auditor {
+        Auditor {
+            settings,
+            assembler: Assembler::default(),
+            sequencer: Sequencer::default(),
+            explainer: Explainer::new(),
+            certifier: Certifier::default(),
+            tally: Tally::default(),
+            told: FxHashMap::default(),
+            looked: FxHashMap::default(),
+            summary: Summary::default(),
+            stats: Stats::default(),
+            since_collect: 0,
+            shared: false,
+        }
     }
 
     /// Takes one record as far as it can be taken now; returns what was found wrong.
     pub fn take(&mut self, record: Record) -> Vec<Violation> {
         self.stats.taken += 1;
-        if let Record::Statement(_) = record {
-            self.summary.statements += 1;
-            self.summary.coverage.unchecked += 1;
+        let mut assembled = Vec::new();
+        self.assembler.take(&record, &mut assembled);
+        self.sequence(assembled);
+        match record {
+            Record::Mark { at } => self.sequencer.mark(at),
+            Record::Bootstrap(bootstrap) => {
+                let level = bootstrap.settings.iter().find(|(n, _)| n == "default_transaction_isolation");
+                if let Some(level) = level.and_then(|(_, v)| v.parse().ok()) {
+                    self.assembler.default_level(level);
+                }
+                self.sequencer.add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
+            }
+            Record::Writers { at, exclusive, .. } => self.sequencer.add_other(at, Item::Writers { exclusive }),
+            _ => {}
         }
-        Vec::new()
+        self.advance()
     }
 
     /// No more records will come: decides everything that is still open.
     pub fn finish(&mut self) -> Vec<Violation> {
-        Vec::new()
+        let mut assembled = Vec::new();
+        self.assembler.finish(&mut assembled);
+        self.sequence(assembled);
+        self.sequencer.mark(Nanos::MAX);
+        self.advance()
     }
 
-    pub fn summary(&self) -> &Summary {
-        &self.summary
+    pub fn summary(&self) -> Summary {
+        let mut summary = self.summary.clone();
+        self.tally.fill(&mut summary);
+        summary
     }
 
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats {
+            versions_alive: self.explainer.store.versions_alive,
+            versions_collected: self.explainer.store.versions_collected,
+            transactions_open: self.assembler.open_len() as u64,
+            ..self.stats
+        }
+    }
+
+    fn sequence(&mut self, assembled: Vec<Assembled>) {
+        for item in assembled {
+            match item {
+                Assembled::Ended(txn) => self.sequencer.add(txn),
+                Assembled::Gap(gap) => self.sequencer.add_other(gap.window.sent, Item::Gap(gap)),
+            }
+        }
+    }
+
+    /// Judges everything that can be judged now.
+    fn advance(&mut self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        while let Some(item) = self.sequencer.release() {
+            match item {
+                Item::Transaction(txn) => self.judge(&txn, &mut found),
+                Item::Gap(_) => {
+                    self.summary.gaps += 1;
+                    self.explainer.forget();
+                }
+                Item::Bootstrap(bootstrap) => self.explainer.bootstrap(&bootstrap),
+                Item::Writers { exclusive } => {
+                    self.shared = !exclusive;
+                    if self.shared {
+                        self.explainer.forget();
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn judge(&mut self, txn: &Arc<Transaction>, found: &mut Vec<Violation>) {
+        self.summary.transactions += 1;
+        self.stats.judged += txn.steps.len() as u64;
+        let written_before = &self.explainer;
+        let _ = written_before;
+        let level = txn.level;
+        let (fate, commit) = self.explainer.judge(txn, level, &self.sequencer);
+        self.settle(txn, commit, fate, found);
+        let claim = self.settings.claim;
+        let _ = claim;
+        for (txn, commit, fate) in self.explainer.retry(key_of(txn), |t| t.level) {
+            self.settle(&txn, commit, fate, found);
+        }
+        self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
+        self.since_collect += 1;
+        if self.since_collect >= COLLECT_EVERY {
+            self.since_collect = 0;
+            self.collect(txn);
+        }
+    }
+
+    /// What follows from the fate of one transaction.
+    fn settle(&mut self, txn: &Arc<Transaction>, commit: Option<crate::points::CommitId>, fate: Fate, found: &mut Vec<Violation>) {
+        match fate {
+            Fate::Deferred => {}
+            Fate::Explained { attempt, tier, decisions } => {
+                self.tally.count(&attempt, tier);
+                self.certify(txn, commit, &attempt, &decisions, found);
+            }
+            Fate::TooMany(attempt) => self.tally.count_unknown(&attempt, "too_many_orders"),
+            Fate::Suspect(suspect, attempt) => self.suspect(*suspect, &attempt, found),
+        }
+    }
+
+    /// Nothing the fast path knows explains it: prove it, or learn better.
+    fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
+        let shape = attempt.judged[suspect.step].as_ref().map(|j| j.shape.clone()).unwrap_or_else(|| Arc::from(""));
+        let rule = classify::suspect(&suspect, &self.explainer);
+        let shapes = vec![shape];
+        let fingerprint = story::fingerprint(rule, suspect.level, &shapes);
+        if self.is_known(&fingerprint) {
+            self.tally.count(attempt, "solver");
+            self.explainer.unlearn(&attempt.reads, suspect.step);
+            return;
+        }
+        match confirm::suspect(&suspect, &self.explainer, |level| level) {
+            Confirmed::Impossible { members, differences } => {
+                self.tally.count(attempt, "solver");
+                let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
+                if told.is_empty() {
+                    told.push((0, suspect.step, suspect.difference.clone()));
+                }
+                let proof =
+                    Proof { rule, level: suspect.level, members: &members, differences: &told, edges: &[], shapes };
+                self.report(story::tell(&proof), found);
+                self.explainer.unlearn(&attempt.reads, suspect.step);
+            }
+            Confirmed::Explained { members, delta } => {
+                self.tally.count(attempt, "solver");
+                self.explainer.adopt(&members, &delta);
+            }
+            Confirmed::Unknown(reason) => {
+                self.tally.count_unknown(attempt, reason);
+                self.explainer.unlearn(&attempt.reads, suspect.step);
+            }
+        }
+    }
+
+    /// Whether enough suspicions with this fingerprint were proved; if so it is counted.
+    fn is_known(&mut self, fingerprint: &str) -> bool {
+        let looked = self.looked.entry(fingerprint.to_owned()).or_default();
+        *looked += 1;
+        let enough = *looked > PROOFS_MAX;
+        if enough && let Some(at) = self.told.get(fingerprint) {
+            self.summary.violations[*at].repeats += 1;
+            return true;
+        }
+        false
+    }
+
+    fn report(&mut self, violation: Violation, found: &mut Vec<Violation>) {
+        if let Some(at) = self.told.get(&violation.fingerprint) {
+            self.summary.violations[*at].repeats += 1;
+            return;
+        }
+        self.told.insert(violation.fingerprint.clone(), self.summary.violations.len());
+        self.summary.violations.push(violation.clone());
+        found.push(violation);
+    }
+
+    /// Whether transactions at this level were promised a serial order.
+    fn is_serial(&self, level: Level) -> bool {
+        let serial = |l: Level| matches!(l, Level::Serializable | Level::S | Level::StrictS);
+        serial(level) || self.settings.claim.is_some_and(serial)
+    }
+
+    /// Adds an explained transaction to the serialization graph.
+    fn certify(
+        &mut self,
+        txn: &Arc<Transaction>,
+        commit: Option<crate::points::CommitId>,
+        attempt: &Attempt,
+        decisions: &[crate::points::choose::Decision],
+        found: &mut Vec<Violation>,
+    ) {
+        if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
+            return;
+        }
+        let by_statement = is_statement_level(txn.level);
+        let point_of = |step: usize| {
+            let wrote = attempt.wrote.contains(&step);
+            let point = match (by_statement, wrote) {
+                (true, true) => PointId(2 * step as u32 + 2),
+                (true, false) => PointId(2 * step as u32 + 1),
+                (false, _) => SNAPSHOT,
+            };
+            let window = attempt.windows.iter().find(|(p, _)| *p == point).map(|(_, w)| *w);
+            (point, window.unwrap_or(txn.steps[step].seen.window))
+        };
+        let reads = certify::reads_of(&attempt.reads, point_of, decisions);
+        if reads.is_empty() && attempt.written.is_empty() {
+            return;
+        }
+        let session = self.explainer.session_of(txn);
+        let node = Node::new(txn.clone(), txn.level, session, commit, reads, attempt.written.clone());
+        if let Some(cycle) = self.certifier.add(node) {
+            self.cycle(&cycle, found);
+        }
+    }
+
+    fn cycle(&mut self, cycle: &[(Node, &'static str)], found: &mut Vec<Violation>) {
+        let rule: &'static Rule = classify::cycle(cycle);
+        let level = self.settings.claim.unwrap_or(Level::Serializable);
+        let shapes = classify::shapes(cycle, &self.explainer);
+        let fingerprint = story::fingerprint(rule, level, &shapes);
+        if self.is_known(&fingerprint) {
+            return;
+        }
+        let claim = self.settings.claim;
+        let serial = |l: Level| matches!(l, Level::Serializable | Level::S | Level::StrictS);
+        let participates = |l: Level| serial(l) || claim.is_some_and(serial);
+        match confirm::cycle(cycle, &self.explainer, participates) {
+            Confirmed::Impossible { members, differences } => {
+                let len = cycle.len();
+                let edges: Vec<(usize, usize, &'static str)> =
+                    cycle.iter().enumerate().map(|(at, (_, kind))| (at, (at + 1) % len, *kind)).collect();
+                let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
+                let proof =
+                    Proof { rule, level, members: &members[..len], differences: &told, edges: &edges, shapes };
+                self.report(story::tell(&proof), found);
+            }
+            Confirmed::Explained { .. } => self.tally.reason("cycle_explained"),
+            Confirmed::Unknown(reason) => self.tally.reason(reason),
+        }
+    }
+
+    fn collect(&mut self, current: &Transaction) {
+        let mut horizon = current.end.window().sent;
+        let waiting = self.sequencer.upcoming().map(|t| t.sent()).min();
+        for bound in [self.assembler.oldest_open(), waiting, self.explainer.oldest_deferred()].into_iter().flatten() {
+            horizon = horizon.min(bound);
+        }
+        self.certifier.collect(horizon);
+        let kept = self.certifier.oldest().map_or(horizon, |oldest| horizon.min(oldest));
+        self.explainer.collect(kept);
     }
 }

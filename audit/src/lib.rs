@@ -15,7 +15,16 @@ pub mod value;
 pub mod state;
 pub mod sql;
 pub mod interpret;
+pub mod points;
+pub mod explain;
+pub mod certify;
+pub mod reference;
+pub mod classify;
+pub mod confirm;
+pub mod coverage;
 pub mod verdict;
+pub mod story;
+pub mod script;
 pub mod auditor;
 pub mod report;
 

@@ -11,7 +11,7 @@
 //! Always true: the order out depends on the transactions alone, never on when marks arrive.
 
 use crate::assemble::{End, Transaction};
-use crate::trace::Nanos;
+use crate::trace::{Bootstrap, Gap, Nanos, SessionId};
 use crate::verdict::TxnId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,24 +28,40 @@ pub fn key_of(txn: &Transaction) -> Key {
     (at, txn.id)
 }
 
+/// What is put in order.
+#[derive(Clone, Debug)]
+pub enum Item {
+    Transaction(Arc<Transaction>),
+    /// From here on something was not seen.
+    Gap(Gap),
+    /// State that was read on the side.
+    Bootstrap(Arc<Bootstrap>),
+    /// Somebody writes past the proxy, or does no longer.
+    Writers { exclusive: bool },
+}
+
 #[derive(Default)]
 pub struct Sequencer {
-    waiting: BTreeMap<Key, Arc<Transaction>>,
+    waiting: BTreeMap<(Key, u64), Item>,
     mark: Nanos,
+    others: u64,
 }
 
 impl Sequencer {
     pub fn add(&mut self, txn: Arc<Transaction>) {
-        self.waiting.insert(key_of(&txn), txn);
+        self.waiting.insert((key_of(&txn), 0), Item::Transaction(txn));
+    }
+
+    /// Something that is not a transaction and takes effect at `at`.
+    pub fn add_other(&mut self, at: Nanos, item: Item) {
+        self.others += 1;
+        let nobody = TxnId { session: SessionId(0), number: 0 };
+        self.waiting.insert(((at, nobody), self.others), item);
     }
 
     /// Every request that could commit something and was sent before `at` has been recorded.
     pub fn mark(&mut self, at: Nanos) {
         self.mark = self.mark.max(at);
-    }
-
-    pub fn mark_reached(&self) -> Nanos {
-        self.mark
     }
 
     pub fn len(&self) -> usize {
@@ -56,20 +72,25 @@ impl Sequencer {
         self.waiting.is_empty()
     }
 
-    /// The next transaction, once all that could matter to it has been recorded: every commit that was
-    /// sent before this transaction's last answer arrived.
-    pub fn release(&mut self) -> Option<Arc<Transaction>> {
-        let (_, txn) = self.waiting.first_key_value()?;
-        let end = txn.end.window();
-        let needed = if end.done == Nanos::MAX { end.sent } else { end.done };
+    /// The next item, once all that could matter to it has been recorded: for a transaction every commit
+    /// that was sent before its last answer arrived.
+    pub fn release(&mut self) -> Option<Item> {
+        let (((at, _), _), item) = self.waiting.first_key_value()?;
+        let needed = match item {
+            Item::Transaction(txn) if txn.end.window().done != Nanos::MAX => txn.end.window().done,
+            _ => *at,
+        };
         if needed >= self.mark {
             return None;
         }
-        self.waiting.pop_first().map(|(_, txn)| txn)
+        self.waiting.pop_first().map(|(_, item)| item)
     }
 
     /// Transactions not yet released, in order: those that may matter to what is being judged now.
     pub fn upcoming(&self) -> impl Iterator<Item = &Arc<Transaction>> {
-        self.waiting.values()
+        self.waiting.values().filter_map(|item| match item {
+            Item::Transaction(txn) => Some(txn),
+            _ => None,
+        })
     }
 }

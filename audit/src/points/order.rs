@@ -60,6 +60,21 @@ impl Order {
         id
     }
 
+    /// The id that the next commit will have.
+    pub fn next_id(&self) -> CommitId {
+        CommitId(self.first + self.open.len() as u64)
+    }
+
+    /// `before` wrote a row that `next`, which is about to be pushed, overwrote.
+    pub fn remember(&mut self, before: CommitId, next: CommitId) {
+        if let Some(commit) = self.get_mut(before)
+            && !commit.maybe
+            && !commit.after.contains(&next)
+        {
+            commit.after.push(next);
+        }
+    }
+
     /// Everything below this is visible to everyone.
     pub fn settled(&self) -> CommitId {
         CommitId(self.first)

@@ -29,8 +29,6 @@ pub struct OwnTable {
     pub truncated: bool,
     /// Something unknown was done to it.
     pub havoc: Option<String>,
-    /// Created by this transaction, so that every row is known.
-    pub created: bool,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -25,6 +25,8 @@ pub struct Reader<'a> {
     /// The statement's own window, for rewrites that ignore snapshots.
     pub statement: Window,
     pub own: &'a Overlay,
+    /// The transaction's own commit, when it has been applied already: it does not see itself.
+    pub hidden: Option<CommitId>,
     pub chooser: &'a RefCell<Chooser>,
     /// Open commits whose versions were read; for the certifier.
     pub providers: RefCell<SmallVec<[CommitId; 8]>>,
@@ -32,6 +34,9 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     fn sees(&self, id: CommitId, rewrite: bool) -> bool {
+        if self.hidden == Some(id) {
+            return false;
+        }
         if id < self.order.settled() {
             return true;
         }
@@ -62,6 +67,11 @@ impl Reader<'_> {
         None
     }
 
+    /// Whether this transaction itself created the table, so that every row is known.
+    fn is_created(&self, table: TableId) -> bool {
+        self.own.catalog.is_some() && self.store.catalog.table(table).is_none()
+    }
+
     fn table(&self, table: TableId) -> Option<&Table> {
         self.store.tables.get(&table)
     }
@@ -87,9 +97,12 @@ impl View for Reader<'_> {
             if own.havoc.is_some() {
                 return Knowledge::Partial;
             }
-            if own.truncated || own.created {
+            if own.truncated {
                 return Knowledge::Complete;
             }
+        }
+        if self.is_created(table) {
+            return Knowledge::Complete;
         }
         self.table(table).map_or(Knowledge::Partial, |t| t.knowledge)
     }
@@ -127,7 +140,7 @@ impl View for Reader<'_> {
         if self.own.havoc_everything.is_some() || own.is_some_and(|o| o.havoc.is_some()) {
             return false;
         }
-        let mut certain = own.is_some_and(|o| o.truncated || o.created);
+        let mut certain = own.is_some_and(|o| o.truncated) || self.is_created(table);
         if let Some(kept) = self.table(table)
             && !own.is_some_and(|o| o.truncated)
         {

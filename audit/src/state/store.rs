@@ -121,6 +121,37 @@ impl Table {
         }
     }
 
+    /// Replaces the newest version, if one of `commits` made it.
+    pub fn rewrite_newest(&mut self, id: RowId, commits: &[CommitId], row: &Option<Row>) {
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return };
+        let Some(newest) = chain.versions.last_mut() else { return };
+        if commits.contains(&newest.commit) {
+            newest.row = row.clone();
+            if let Some(row) = row {
+                for index in self.indexes.get_mut() {
+                    index.add(row, id);
+                }
+            }
+        }
+    }
+
+    /// Makes every cell outside `columns` unknown, in every version.
+    pub fn unlearn(&mut self, id: RowId, columns: &[usize]) {
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return };
+        for version in &mut chain.versions {
+            let Some(row) = &version.row else { continue };
+            let cells = row.iter().enumerate();
+            let cells: Vec<Value> =
+                cells.map(|(at, v)| if columns.contains(&at) { v.clone() } else { Value::Unknown }).collect();
+            let unknown: Row = cells.into();
+            for index in self.indexes.get_mut() {
+                index.remove(row, id);
+                index.add(&unknown, id);
+            }
+            version.row = Some(unknown);
+        }
+    }
+
     /// Forgets what no snapshot can ask for any more: everything before the last version made at or
     /// before `settled`. Returns how many versions went.
     pub fn prune(&mut self, id: RowId, settled: CommitId) -> u64 {

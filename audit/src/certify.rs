@@ -1,0 +1,319 @@
+//! The serialization certifier: is there one order that explains all serializable transactions?
+//!
+//! In: committed transactions that were promised a serial order, with what each statement read and saw and
+//! what the transaction wrote. Out: a cycle of dependencies, as soon as one closes.
+//!
+//! An edge a → b says: in every serial order in which a's and b's statements touch the same rows, a comes
+//! first. `wr` and `ww`: b saw, or overwrote, what a wrote. `rw`: a did not see what b wrote, although it
+//! read where b wrote. Edges are drawn from footprints, so there may be too many of them: a cycle is a
+//! suspicion, which the reference checker confirms or dismisses by trying every serial order.
+//!
+//! Always true:
+//!   - a node stays while a transaction that could still draw an edge to it, or to one of its ancestors,
+//!     is not judged yet;
+//!   - the graph of what stays is acyclic: the transaction that closed a cycle is taken out again.
+
+use crate::assemble::Transaction;
+use crate::explain::run::StepReads;
+use crate::explain::session::SessionState;
+use crate::interpret::Touch;
+use crate::points::CommitId;
+use crate::state::overlay::Overlay;
+use crate::state::store::Store;
+use crate::state::{Row, TableId};
+use crate::trace::{Nanos, Window};
+use crate::value::{Key, Value};
+use pgassay_rules::Level;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// One row that a transaction wrote.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub table: TableId,
+    pub before: Option<Row>,
+    pub after: Option<Row>,
+}
+
+/// What one statement read, and where its point lies.
+#[derive(Clone, Debug)]
+pub struct Read {
+    pub step: usize,
+    pub touches: Vec<Touch>,
+    pub window: Window,
+    /// Open commits that were asked about, and whether they were seen.
+    pub decided: Vec<(CommitId, bool)>,
+}
+
+pub struct Node {
+    pub txn: Arc<Transaction>,
+    pub level: Level,
+    pub session: SessionState,
+    pub commit: Option<CommitId>,
+    pub window: Window,
+    pub reads: Vec<Read>,
+    pub writes: Vec<Written>,
+    /// Ordinals of nodes that come later in any serial order.
+    after: Vec<(u64, &'static str)>,
+    ancestors: usize,
+}
+
+impl Node {
+    pub fn new(
+        txn: Arc<Transaction>,
+        level: Level,
+        session: SessionState,
+        commit: Option<CommitId>,
+        reads: Vec<Read>,
+        writes: Vec<Written>,
+    ) -> Node {
+        let window = txn.end.window();
+        Node { txn, level, session, commit, window, reads, writes, after: Vec::new(), ancestors: 0 }
+    }
+}
+
+#[derive(Default)]
+pub struct Certifier {
+    nodes: FxHashMap<u64, Node>,
+    /// Ordinals in the order of arrival.
+    arrival: std::collections::VecDeque<u64>,
+    next: u64,
+}
+
+impl Certifier {
+    /// Adds a transaction; if that closes a cycle, its members in order (the new one first), each with the
+    /// kind of the edge to the next. The new one is then taken out again.
+    pub fn add(&mut self, node: Node) -> Option<Vec<(Node, &'static str)>> {
+        let ordinal = self.next;
+        self.next += 1;
+        let mut incoming: Vec<(u64, &'static str)> = Vec::new();
+        let mut outgoing: Vec<(u64, &'static str)> = Vec::new();
+        for &other in &self.arrival {
+            let Some(earlier) = self.nodes.get(&other) else { continue };
+            for kind in edges(earlier, &node) {
+                incoming.push((other, kind));
+            }
+            for kind in edges(&node, earlier) {
+                outgoing.push((other, kind));
+            }
+        }
+        if let Some(path) = self.path(&outgoing, &incoming) {
+            let mut cycle = vec![(node, path.0)];
+            for (member, kind) in path.1 {
+                let found = &self.nodes[&member];
+                let copy = Node {
+                    txn: found.txn.clone(),
+                    level: found.level,
+                    session: found.session.clone(),
+                    commit: found.commit,
+                    window: found.window,
+                    reads: found.reads.clone(),
+                    writes: found.writes.clone(),
+                    after: Vec::new(),
+                    ancestors: 0,
+                };
+                cycle.push((copy, kind));
+            }
+            return Some(cycle);
+        }
+        for (other, kind) in &incoming {
+            if let Some(earlier) = self.nodes.get_mut(other) {
+                earlier.after.push((ordinal, kind));
+            }
+        }
+        for (other, _) in &outgoing {
+            if let Some(later) = self.nodes.get_mut(other) {
+                later.ancestors += 1;
+            }
+        }
+        let mut node = node;
+        node.after = outgoing;
+        node.ancestors = incoming.len();
+        self.nodes.insert(ordinal, node);
+        self.arrival.push_back(ordinal);
+        None
+    }
+
+    /// A shortest path from one of `outgoing` to one of `incoming`: the kind of the first edge, then the
+    /// nodes with the kind of the edge that leaves each.
+    fn path(
+        &self,
+        outgoing: &[(u64, &'static str)],
+        incoming: &[(u64, &'static str)],
+    ) -> Option<(&'static str, Vec<(u64, &'static str)>)> {
+        let mut came: FxHashMap<u64, Option<u64>> = FxHashMap::default();
+        let mut queue: std::collections::VecDeque<u64> = std::collections::VecDeque::new();
+        for (node, _) in outgoing {
+            if came.insert(*node, None).is_none() {
+                queue.push_back(*node);
+            }
+        }
+        while let Some(at) = queue.pop_front() {
+            if let Some((_, last)) = incoming.iter().find(|(n, _)| *n == at) {
+                let mut nodes = vec![at];
+                while let Some(Some(previous)) = came.get(nodes.last()?) {
+                    nodes.push(*previous);
+                }
+                nodes.reverse();
+                let first = outgoing.iter().find(|(n, _)| *n == nodes[0])?.1;
+                let mut steps = Vec::new();
+                for (i, node) in nodes.iter().enumerate() {
+                    let kind = match nodes.get(i + 1) {
+                        Some(next) => self.nodes[node].after.iter().find(|(n, _)| n == next)?.1,
+                        None => last,
+                    };
+                    steps.push((*node, kind));
+                }
+                return Some((first, steps));
+            }
+            let Some(node) = self.nodes.get(&at) else { continue };
+            for (next, _) in &node.after {
+                if !came.contains_key(next) {
+                    came.insert(*next, Some(at));
+                    queue.push_back(*next);
+                }
+            }
+        }
+        None
+    }
+
+    /// Drops nodes that no cycle can reach any more: no transaction that began before `horizon` is still
+    /// to be judged.
+    pub fn collect(&mut self, horizon: Nanos) {
+        while let Some(&oldest) = self.arrival.front() {
+            let Some(node) = self.nodes.get(&oldest) else {
+                self.arrival.pop_front();
+                continue;
+            };
+            if node.window.done >= horizon || node.ancestors > 0 {
+                break;
+            }
+            let after = self.nodes.remove(&oldest).map(|n| n.after).unwrap_or_default();
+            for (later, _) in after {
+                if let Some(later) = self.nodes.get_mut(&later) {
+                    later.ancestors = later.ancestors.saturating_sub(1);
+                }
+            }
+            self.arrival.pop_front();
+        }
+    }
+
+    /// Where the oldest transaction that is kept began.
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.arrival.front().and_then(|n| self.nodes.get(n)).map(|n| n.txn.sent())
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+/// The kinds of edges from `a` to `b`.
+fn edges(a: &Node, b: &Node) -> Vec<&'static str> {
+    let mut kinds = Vec::new();
+    // b saw what a wrote.
+    if !a.writes.is_empty() {
+        for read in &b.reads {
+            if sees(read, a) == Some(true) && conflicts(read, &a.writes) {
+                kinds.push("wr");
+                break;
+            }
+        }
+    }
+    // a read where b wrote, and did not see it.
+    if !b.writes.is_empty() {
+        for read in &a.reads {
+            if sees(read, b) == Some(false) && conflicts(read, &b.writes) {
+                kinds.push("rw");
+                break;
+            }
+        }
+    }
+    // Both wrote the same row, a first.
+    if let (Some(first), Some(second)) = (a.commit, b.commit)
+        && first < second
+        && a.writes.iter().any(|w| {
+            b.writes.iter().any(|o| match (&w.after, &o.before) {
+                (Some(after), Some(before)) => w.table == o.table && Arc::ptr_eq(after, before),
+                _ => false,
+            })
+        })
+    {
+        kinds.push("ww");
+    }
+    kinds
+}
+
+/// Whether a statement saw a commit; `None` if nobody asked.
+fn sees(read: &Read, writer: &Node) -> Option<bool> {
+    let id = writer.commit?;
+    if let Some((_, seen)) = read.decided.iter().find(|(c, _)| *c == id) {
+        return Some(*seen);
+    }
+    if writer.window.done < read.window.sent {
+        return Some(true);
+    }
+    if writer.window.sent > read.window.done {
+        return Some(false);
+    }
+    None
+}
+
+/// Whether one of the writes is, or was, where the statement read.
+fn conflicts(read: &Read, writes: &[Written]) -> bool {
+    read.touches.iter().any(|touch| {
+        writes.iter().any(|w| {
+            let mut rows = w.before.iter().chain(&w.after);
+            match touch {
+                Touch::Key { table, columns, key } => *table == w.table && rows.any(|row| has_key(row, columns, key)),
+                Touch::Scan { table, filter } => {
+                    *table == w.table && rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row)))
+                }
+            }
+        })
+    })
+}
+
+fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
+    columns.iter().zip(key).all(|(&column, wanted)| match row.get(column) {
+        None | Some(Value::Unknown) => true,
+        Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+    })
+}
+
+/// What a transaction wrote, with what was there before, as the store has it before it is applied.
+pub fn written(overlay: &Overlay, store: &Store) -> Vec<Written> {
+    let mut all = Vec::new();
+    for (table, own) in &overlay.tables {
+        let kept = store.tables.get(table);
+        for (id, replaced) in &own.replaced {
+            let before = kept.and_then(|t| t.chain(*id)).and_then(|c| c.versions.last()).and_then(|v| v.row.clone());
+            all.push(Written { table: *table, before, after: replaced.row.clone() });
+        }
+        for row in own.inserted.values() {
+            all.push(Written { table: *table, before: None, after: Some(row.clone()) });
+        }
+    }
+    all
+}
+
+/// The reads of an attempt, with what its points saw.
+pub fn reads_of(
+    reads: &[StepReads],
+    point_of: impl Fn(usize) -> (crate::points::PointId, Window),
+    decisions: &[crate::points::choose::Decision],
+) -> Vec<Read> {
+    reads
+        .iter()
+        .filter(|r| !r.touches.is_empty())
+        .map(|r| {
+            let (point, window) = point_of(r.step);
+            let decided = decisions.iter().filter(|d| d.point == point).map(|d| (d.commit, d.visible)).collect();
+            Read { step: r.step, touches: r.touches.clone(), window, decided }
+        })
+        .collect()
+}

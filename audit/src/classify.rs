@@ -1,0 +1,153 @@
+//! Gives a violation the name that the literature has for it.
+//!
+//! In: what was proved impossible. Out: a rule of the catalogue.
+//!
+//! The name is found by asking which weaker promise *would* have explained the answer: an older
+//! snapshot is a stale read, another snapshot within the same transaction is read skew or a phantom,
+//! somebody's rolled back write is an aborted read. If nothing would, it is a matter of semantics, and the
+//! difference itself names the rule.
+
+use crate::assemble::{Step, Transaction};
+use crate::certify::Node;
+use crate::explain::run::{World, run};
+use crate::explain::{Explainer, Suspect};
+use crate::points::Chooser;
+use crate::trace::{Nanos, Observation, Window};
+use pgassay_rules::{Level, Rule, anomaly};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Rules about content, which another view of the state may explain.
+fn is_about_content(rule: &Rule) -> bool {
+    ["missing_row", "extra_row", "wrong_value", "wrong_count"].contains(&rule.name)
+}
+
+pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
+    let found = suspect.difference.rule;
+    if !is_about_content(found) {
+        return found;
+    }
+    let txn = &suspect.txn;
+    // Another snapshot for this statement alone?
+    if suspect.level != Level::ReadCommitted && suspect.step > 0 && explains(suspect, txn, Level::ReadCommitted, explainer) {
+        let rows = ["missing_row", "extra_row", "wrong_count"].contains(&found.name);
+        return if rows { &anomaly::PHANTOM } else { &anomaly::READ_SKEW };
+    }
+    // Without what it wrote itself?
+    let alone = only_step(txn, suspect.step, |window| window);
+    if suspect.step > 0 && explains(suspect, &alone, Level::ReadCommitted, explainer) {
+        return &anomaly::INTERNAL;
+    }
+    let past = only_step(txn, suspect.step, |window| Window::new(0, window.done));
+    if explains(suspect, &past, Level::ReadCommitted, explainer) {
+        return &anomaly::STALE_READ;
+    }
+    // With the writes of a transaction that was rolled back, or not yet committed?
+    for other in explainer.recent_aborted() {
+        if explains(suspect, &graft(other, usize::MAX, txn, suspect.step), Level::ReadCommitted, explainer) {
+            return &anomaly::ABORTED_READ;
+        }
+    }
+    for other in explainer.recent_committed() {
+        if other.id == txn.id {
+            continue;
+        }
+        let writes = other.steps.len();
+        for keep in 1..writes {
+            if explains(suspect, &graft(other, keep, txn, suspect.step), Level::ReadCommitted, explainer) {
+                return &anomaly::INTERMEDIATE_READ;
+            }
+        }
+    }
+    let future = only_step(txn, suspect.step, |window| Window::new(window.sent, Nanos::MAX - 1));
+    if explains(suspect, &future, Level::ReadCommitted, explainer) {
+        return &anomaly::FUTURE_READ;
+    }
+    if found.name == "wrong_value" && !txn.steps[suspect.step].seen.text.contains('(') {
+        return &anomaly::GARBAGE_READ;
+    }
+    found
+}
+
+fn step_with(step: &Step, window: impl Fn(Window) -> Window) -> Step {
+    let seen = Observation { window: window(step.seen.window), ..(*step.seen).clone() };
+    Step { control: step.control.clone(), seen: Arc::new(seen) }
+}
+
+/// The one step, as a transaction of its own.
+fn only_step(txn: &Transaction, step: usize, window: impl Fn(Window) -> Window) -> Transaction {
+    Transaction { steps: vec![step_with(&txn.steps[step], window)], ..txn.clone() }
+}
+
+/// The first `keep` steps of another transaction, then the step in question.
+fn graft(other: &Transaction, keep: usize, txn: &Transaction, step: usize) -> Transaction {
+    let mut steps: Vec<Step> = other.steps.iter().take(keep).cloned().collect();
+    steps.push(step_with(&txn.steps[step], |w| w));
+    Transaction { steps, ..txn.clone() }
+}
+
+/// Whether the last step of `variant` agrees under some choice.
+fn explains(suspect: &Suspect, variant: &Transaction, level: Level, explainer: &Explainer) -> bool {
+    let world =
+        World { store: &explainer.store, order: &explainer.order, planner: &explainer.planner, hidden: suspect.commit };
+    let chooser = RefCell::new(Chooser::default());
+    let last = if variant.steps.len() == suspect.txn.steps.len() { suspect.step } else { variant.steps.len() - 1 };
+    for _ in 0..64 {
+        let attempt = run(variant, level, &world, &suspect.session, &chooser, true);
+        let wrong_here = attempt.wrong_steps.contains(&last);
+        if !wrong_here && !chooser.borrow().is_contradiction() {
+            return true;
+        }
+        if !chooser.borrow_mut().next() {
+            return false;
+        }
+    }
+    false
+}
+
+/// Names a cycle by its edges.
+pub fn cycle(cycle: &[(Node, &'static str)]) -> &'static Rule {
+    let rw = cycle.iter().filter(|(_, kind)| *kind == "rw").count();
+    if rw == 0 {
+        let all_ww = cycle.iter().all(|(_, kind)| *kind == "ww");
+        return if all_ww { &anomaly::DIRTY_WRITE } else { &anomaly::CIRCULAR_INFORMATION_FLOW };
+    }
+    let share_a_row = cycle.iter().enumerate().any(|(at, (node, kind))| {
+        let (next, _) = &cycle[(at + 1) % cycle.len()];
+        *kind == "rw" && overwrite_same(node, next)
+    });
+    if share_a_row {
+        return &anomaly::LOST_UPDATE;
+    }
+    if rw == 1 { &anomaly::READ_SKEW } else { &anomaly::WRITE_SKEW }
+}
+
+/// Whether both wrote a version of the same row.
+fn overwrite_same(a: &Node, b: &Node) -> bool {
+    let chained = |x: &Node, y: &Node| {
+        x.writes.iter().any(|w| {
+            y.writes.iter().any(|o| match (&w.after, &o.before) {
+                (Some(after), Some(before)) => w.table == o.table && Arc::ptr_eq(after, before),
+                _ => false,
+            })
+        })
+    };
+    chained(a, b) || chained(b, a)
+}
+
+/// The statement shapes of a cycle, for its fingerprint.
+pub fn shapes(cycle: &[(Node, &'static str)], explainer: &Explainer) -> Vec<Arc<str>> {
+    let mut shapes = Vec::new();
+    for (node, _) in cycle {
+        for step in &node.txn.steps {
+            if step.control != crate::control::Control::Data {
+                continue;
+            }
+            let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
+            let settings = &node.session.settings;
+            let plan = explainer.planner.plan(&explainer.store.catalog, &step.seen.text, step.seen.part, settings, &types);
+            shapes.push(plan.planned.shape.clone());
+        }
+    }
+    shapes
+}

@@ -1,0 +1,98 @@
+//! Proves a suspicion again before it is told.
+//!
+//! In: a transaction that the fast path could not explain, or a cycle of dependencies. Out: the smallest
+//! set of transactions that the reference checker, too, finds impossible; or an explanation; or nothing,
+//! when the story is too large to be decided.
+//!
+//! The case starts with the suspects alone. Whenever the reference checker stumbles over a version whose
+//! writer is not in the case and may have come after its start, that writer joins, until nothing is
+//! missing: so every transaction that could have written what the story reads is part of it.
+
+use crate::certify::Node;
+use crate::explain::{Explainer, Suspect};
+use crate::interpret::Difference;
+use crate::points::CommitId;
+use crate::reference::base::{Base, Delta};
+use crate::reference::{Case, Decision, Member, points, serial};
+use crate::trace::Nanos;
+use pgassay_rules::Level;
+
+/// Members beyond which a case is not decided.
+const POINTS_MEMBERS_MAX: usize = 7;
+const SERIAL_MEMBERS_MAX: usize = 10;
+
+pub enum Confirmed {
+    /// No order explains it. The differences met, each with its member and step.
+    Impossible { members: Vec<Member>, differences: Vec<(usize, usize, Difference)> },
+    Explained { members: Vec<Member>, delta: Delta },
+    Unknown(&'static str),
+}
+
+/// Decides a suspect by every order of points.
+pub fn suspect(suspect: &Suspect, explainer: &Explainer, level_of: impl Fn(Level) -> Level) -> Confirmed {
+    let first = Member {
+        txn: suspect.txn.clone(),
+        level: suspect.level,
+        session: suspect.session.clone(),
+        commit: suspect.commit,
+    };
+    close(vec![first], explainer, POINTS_MEMBERS_MAX, level_of, points::decide)
+}
+
+/// Decides a cycle by every serial order.
+pub fn cycle(nodes: &[(Node, &'static str)], explainer: &Explainer, participates: impl Fn(Level) -> bool) -> Confirmed {
+    let members: Vec<Member> = nodes
+        .iter()
+        .map(|(n, _)| Member { txn: n.txn.clone(), level: n.level, session: n.session.clone(), commit: n.commit })
+        .collect();
+    let confirmed = close(members, explainer, SERIAL_MEMBERS_MAX, |level| level, |case| serial::decide(case, false));
+    match confirmed {
+        // Writers without the promise take no part in the serial order; what they did in between is not
+        // modelled here.
+        Confirmed::Impossible { members, .. } if members.iter().any(|m| !participates(m.level)) => {
+            Confirmed::Unknown("mixed_levels")
+        }
+        other => other,
+    }
+}
+
+fn close(
+    mut members: Vec<Member>,
+    explainer: &Explainer,
+    members_max: usize,
+    level_of: impl Fn(Level) -> Level,
+    decide: impl Fn(&Case<'_>) -> Decision,
+) -> Confirmed {
+    loop {
+        let start: Nanos = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
+        let base = Base {
+            store: &explainer.store,
+            order: &explainer.order,
+            members: members.iter().filter_map(|m| m.commit).collect(),
+            start,
+            strays: Default::default(),
+        };
+        let case = Case { base, planner: &explainer.planner, members: &members };
+        let decision = decide(&case);
+        let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
+        if strays.is_empty() {
+            return match decision {
+                Decision::Explained(delta) => Confirmed::Explained { members, delta },
+                Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
+                Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+            };
+        }
+        if members.len() + strays.len() > members_max {
+            return Confirmed::Unknown("story_too_large");
+        }
+        for id in strays {
+            let Some(commit) = explainer.order.get(id) else { return Confirmed::Unknown("story_forgotten") };
+            members.push(Member {
+                txn: commit.txn.clone(),
+                level: level_of(commit.txn.level),
+                session: explainer.session_of(&commit.txn),
+                commit: Some(id),
+            });
+        }
+    }
+}

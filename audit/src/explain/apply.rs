@@ -1,0 +1,146 @@
+//! Applies what a transaction wrote to the store.
+//!
+//! Always true: a transaction that did not commit leaves no trace; one whose fate is unknown leaves the
+//! tables that it wrote unknown.
+
+use crate::assemble::{End, Transaction};
+use crate::interpret::Touch;
+use crate::points::{CommitId, Order};
+use crate::state::overlay::Overlay;
+use crate::state::store::{Store, Table, Version};
+use crate::state::view::Knowledge;
+use crate::state::{Row, RowId, TableId};
+use crate::trace::TableCopy;
+use crate::value::{self, Context, TimeZone, Value};
+use std::sync::Arc;
+
+/// Applies the net writes of `txn`; the commit they belong to, if it wrote anything.
+pub fn apply(txn: &Arc<Transaction>, overlay: &Overlay, store: &mut Store, order: &mut Order) -> Option<CommitId> {
+    if overlay.is_empty() {
+        return None;
+    }
+    let window = match txn.end {
+        End::Committed(window) => window,
+        End::Aborted(_) => return None,
+        End::Unknown(_) => {
+            forget_written(overlay, store);
+            return None;
+        }
+    };
+    if overlay.havoc_everything.is_some() {
+        store.forget_everything();
+    }
+    if let Some(catalog) = &overlay.catalog {
+        adopt(store, catalog.clone());
+    }
+    let mut rows: Vec<(TableId, RowId)> = Vec::new();
+    // The id is fixed before the versions are made; the rows are handed over afterwards.
+    let commit = order.next_id();
+    for (table, own) in &overlay.tables {
+        if own.havoc.is_some() {
+            store.forget(*table);
+            continue;
+        }
+        if own.truncated {
+            let kept = store.table_mut(*table);
+            let all: Vec<RowId> = kept.chains().map(|(id, _)| id).collect();
+            kept.knowledge = Knowledge::Complete;
+            for id in all {
+                store.push(*table, id, Version { commit, row: None, rewrite: true });
+                rows.push((*table, id));
+            }
+        }
+        for (id, replaced) in &own.replaced {
+            let Some(chain) = store.tables.get(table).and_then(|t| t.chain(*id)) else { continue };
+            if let Some(before) = chain.versions.last().map(|v| v.commit) {
+                order.remember(before, commit);
+            }
+            store.push(*table, *id, Version { commit, row: replaced.row.clone(), rewrite: false });
+            rows.push((*table, *id));
+        }
+        for row in own.inserted.values() {
+            let id = store.insert(*table, Version { commit, row: Some(row.clone()), rewrite: false });
+            rows.push((*table, id));
+        }
+    }
+    let made = order.push(window.sent, window.done, false, txn.clone(), rows);
+    debug_assert_eq!(made, commit);
+    Some(commit)
+}
+
+/// Nobody knows whether it happened.
+fn forget_written(overlay: &Overlay, store: &mut Store) {
+    if overlay.havoc_everything.is_some() || overlay.catalog.is_some() {
+        store.forget_everything();
+    }
+    for table in overlay.tables.keys() {
+        store.forget(*table);
+    }
+}
+
+/// Takes over a catalog; tables that it adds are known to be empty.
+fn adopt(store: &mut Store, catalog: Arc<crate::state::Catalog>) {
+    let before = std::mem::replace(&mut store.catalog, catalog.clone());
+    for table in catalog.tables() {
+        if before.table(table.id).is_none() {
+            store.tables.insert(catalog.storage(table.id), Table::new(Knowledge::Complete));
+        }
+    }
+    for table in before.tables() {
+        if catalog.table(table.id).is_none() {
+            store.tables.remove(&table.id);
+        }
+    }
+}
+
+/// Takes over the contents of one table as they were copied.
+pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, String)]) {
+    let catalog = store.catalog.clone();
+    let id = TableId(copy.oid);
+    let Some(table) = catalog.table(id) else { return };
+    let storage = catalog.storage(id);
+    let Some(rows) = &copy.rows else {
+        store.table_mut(storage).knowledge = Knowledge::Partial;
+        return;
+    };
+    let zone = settings.iter().find(|(n, _)| n.eq_ignore_ascii_case("TimeZone")).map(|(_, v)| v.as_str());
+    let context = Context {
+        time_zone: zone.map_or(TimeZone::Unknown, TimeZone::from_setting),
+        user_types: catalog.user_types(),
+        ..Context::defaults()
+    };
+    let Some(target) = catalog.table(storage) else { return };
+    // Columns by name: a partition may have them in another order than its parent.
+    let places: Vec<Option<(usize, u32)>> = copy
+        .columns
+        .iter()
+        .map(|name| target.column(name).map(|at| (at, target.columns[at].type_oid)))
+        .collect();
+    let _ = table;
+    for cells in rows {
+        let mut row: Vec<Value> = vec![Value::Null; target.columns.len()];
+        for (cell, place) in cells.iter().zip(&places) {
+            let Some((at, type_oid)) = *place else { continue };
+            row[at] = match cell {
+                None => Value::Null,
+                Some(text) => value::decode(type_oid, 0, Some(&bytes::Bytes::copy_from_slice(text.as_bytes())), &context),
+            };
+        }
+        let row: Row = row.into();
+        store.insert(storage, Version { commit: CommitId::INITIAL, row: Some(row), rewrite: false });
+    }
+}
+
+/// Makes what a statement read unknown.
+pub fn unlearn(store: &mut Store, touch: &Touch) {
+    match touch {
+        Touch::Key { table, columns, key } => {
+            let Some(kept) = store.tables.get_mut(table) else { return };
+            kept.knowledge = Knowledge::Partial;
+            for id in kept.candidates(columns, key) {
+                kept.unlearn(id, columns);
+            }
+        }
+        Touch::Scan { table, .. } => store.forget(*table),
+    }
+}

@@ -1,0 +1,323 @@
+//! Places every commit and snapshot point: is there an order that explains what was answered?
+//!
+//! In: transactions in the order of the audit. Out: findings, coverage, and the state after.
+//!
+//! A transaction is run on the state. Where the windows decide what it saw, one run settles it. Where
+//! they leave it open, the run asks, and is repeated with other answers until one explains what was
+//! observed. What no order of the known commits explains may still be explained by a commit that comes
+//! later in the order of the audit: such a transaction waits for those, and only then goes to the solver.
+//!
+//! Always true:
+//!   - a transaction is applied once, in the order of the audit, whether or not it could be explained;
+//!   - what is recorded about the order of commits was part of an explanation.
+
+pub mod session;
+pub mod run;
+pub mod apply;
+
+use crate::assemble::{End, Transaction};
+use crate::interpret::Difference;
+use crate::reference::Member;
+use crate::reference::base::Delta;
+use crate::certify;
+use crate::points::choose::Decision;
+use crate::points::{Chooser, CommitId, Order};
+use crate::sequence::{Key, Sequencer, key_of};
+use crate::sql::Planner;
+use crate::state::Catalog;
+use crate::state::store::{Store, Table};
+use crate::state::view::Knowledge;
+use crate::trace::{Bootstrap, Nanos, SessionId};
+use pgassay_rules::Level;
+use run::{Attempt, World, run};
+use rustc_hash::FxHashMap;
+use session::SessionState;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
+const ATTEMPTS_MAX: usize = 512;
+
+/// A transaction that no order explains, before it is confirmed.
+#[derive(Debug)]
+pub struct Suspect {
+    pub txn: Arc<Transaction>,
+    pub level: Level,
+    pub step: usize,
+    pub difference: Difference,
+    /// Its own commit, if it wrote.
+    pub commit: Option<CommitId>,
+    pub session: SessionState,
+}
+
+/// What became of one transaction.
+pub enum Fate {
+    /// Explained; the attempt says how.
+    Explained { attempt: Box<Attempt>, tier: &'static str, decisions: Vec<Decision> },
+    /// Waits for commits that may still explain it.
+    Deferred,
+    Suspect(Box<Suspect>, Box<Attempt>),
+    /// More orders than there is time for.
+    TooMany(Box<Attempt>),
+}
+
+struct Deferred {
+    txn: Arc<Transaction>,
+    commit: Option<CommitId>,
+    session: SessionState,
+    until: Key,
+}
+
+pub struct Explainer {
+    pub store: Store,
+    pub order: Order,
+    pub planner: Planner,
+    sessions: FxHashMap<SessionId, SessionState>,
+    server: Vec<(String, String)>,
+    deferred: Vec<Deferred>,
+    aborted: VecDeque<Arc<Transaction>>,
+}
+
+/// Rolled back transactions that are remembered, to name what saw their writes.
+const ABORTED_MAX: usize = 32;
+
+impl Explainer {
+    pub fn new() -> Explainer {
+        Explainer {
+            store: Store::new(Arc::new(Catalog::default())),
+            order: Order::default(),
+            planner: Planner::new(),
+            sessions: FxHashMap::default(),
+            server: Vec::new(),
+            deferred: Vec::new(),
+            aborted: VecDeque::new(),
+        }
+    }
+
+    /// Takes over catalog and contents that were read on the side.
+    pub fn bootstrap(&mut self, bootstrap: &Bootstrap) {
+        let catalog = Arc::new(Catalog::load(bootstrap));
+        self.server = bootstrap.settings.clone();
+        self.store = Store::new(catalog.clone());
+        self.sessions.clear();
+        for table in catalog.tables() {
+            let storage = catalog.storage(table.id);
+            self.store.tables.entry(storage).or_insert_with(|| Table::new(Knowledge::Complete));
+        }
+        for copy in &bootstrap.tables {
+            apply::load_copy(&mut self.store, copy, &self.server);
+        }
+    }
+
+    /// Nothing that was known can be relied on any more.
+    pub fn forget(&mut self) {
+        self.store.forget_everything();
+    }
+
+    pub fn session(&mut self, txn: &Transaction) -> SessionState {
+        let (server, catalog) = (&self.server, &self.store.catalog);
+        let facts = &txn.facts;
+        self.sessions.entry(txn.id.session).or_insert_with(|| SessionState::new(facts, server, catalog)).clone()
+    }
+
+    /// The session as it is now, for a transaction that was judged before.
+    pub fn session_of(&self, txn: &Transaction) -> SessionState {
+        let fresh = || SessionState::new(&txn.facts, &self.server, &self.store.catalog);
+        self.sessions.get(&txn.id.session).cloned().unwrap_or_else(fresh)
+    }
+
+    /// Rolled back transactions, latest first.
+    pub fn recent_aborted(&self) -> impl Iterator<Item = &Arc<Transaction>> {
+        self.aborted.iter().rev()
+    }
+
+    /// Transactions whose commits are still open, latest first.
+    pub fn recent_committed(&self) -> impl Iterator<Item = &Arc<Transaction>> {
+        self.order.iter().rev().take(ABORTED_MAX).map(|(_, c)| &c.txn)
+    }
+
+    /// What a wrong answer read is unknown until it is seen again.
+    pub fn unlearn(&mut self, reads: &[run::StepReads], step: usize) {
+        for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
+            apply::unlearn(&mut self.store, touch);
+        }
+    }
+
+    /// Takes over the rows that an explanation by the solver ends with.
+    pub fn adopt(&mut self, members: &[Member], delta: &Delta) {
+        let commits: Vec<CommitId> = members.iter().filter_map(|m| m.commit).collect();
+        for ((table, id), row) in &delta.rows {
+            if let Some(table) = self.store.tables.get_mut(table) {
+                table.rewrite_newest(*id, &commits, row);
+            }
+        }
+    }
+
+    /// Judges one transaction and applies what it wrote.
+    pub fn judge(&mut self, txn: &Arc<Transaction>, level: Level, upcoming: &Sequencer) -> (Fate, Option<CommitId>) {
+        let session = self.session(txn);
+        if matches!(txn.end, End::Aborted(_)) {
+            self.aborted.push_back(txn.clone());
+            if self.aborted.len() > ABORTED_MAX {
+                self.aborted.pop_front();
+            }
+        }
+        match self.search(txn, level, &session, None) {
+            Search::Found(attempt, chooser) => {
+                let mut attempt = attempt;
+                attempt.written = certify::written(&attempt.overlay, &self.store);
+                let commit = self.accept(txn, &attempt, Some(&chooser));
+                (Fate::Explained { attempt, tier: "candidates", decisions: chooser.decisions().to_vec() }, commit)
+            }
+            Search::None(difference, step) => {
+                let attempt = self.run_anyway(txn, level, &session);
+                let commit = self.accept(txn, &attempt, None);
+                if let Some(until) = last_rival(txn, upcoming) {
+                    self.deferred.push(Deferred { txn: txn.clone(), commit, session, until });
+                    return (Fate::Deferred, commit);
+                }
+                let suspect = Suspect { txn: txn.clone(), level, step, difference, commit, session };
+                (Fate::Suspect(Box::new(suspect), attempt), commit)
+            }
+            Search::GivenUp => {
+                let attempt = self.run_anyway(txn, level, &session);
+                let commit = self.accept(txn, &attempt, None);
+                (Fate::TooMany(attempt), commit)
+            }
+        }
+    }
+
+    /// Judges again what has waited for everything up to `key`.
+    pub fn retry(&mut self, key: Key, level_of: impl Fn(&Transaction) -> Level) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
+        let (due, waiting) = std::mem::take(&mut self.deferred).into_iter().partition(|d| d.until <= key);
+        self.deferred = waiting;
+        let mut fates = Vec::new();
+        for Deferred { txn, commit, session, .. } in Vec::<Deferred>::from(due) {
+            let level = level_of(&txn);
+            let fate = match self.search(&txn, level, &session, commit) {
+                Search::Found(attempt, chooser) => {
+                    self.record(&attempt, &chooser);
+                    Fate::Explained { attempt, tier: "solver", decisions: chooser.decisions().to_vec() }
+                }
+                Search::None(difference, step) => {
+                    let attempt = self.run_anyway(&txn, level, &session);
+                    let suspect = Suspect { txn: txn.clone(), level, step, difference, commit, session };
+                    Fate::Suspect(Box::new(suspect), attempt)
+                }
+                Search::GivenUp => Fate::TooMany(self.run_anyway(&txn, level, &session)),
+            };
+            fates.push((txn, commit, fate));
+        }
+        fates
+    }
+
+    /// When the oldest transaction that still waits took its first snapshot.
+    pub fn oldest_deferred(&self) -> Option<Nanos> {
+        self.deferred.iter().map(|d| d.txn.sent()).min()
+    }
+
+    /// Forgets what no snapshot from `horizon` on can ask for.
+    pub fn collect(&mut self, horizon: Nanos) {
+        let mut settled = Vec::new();
+        self.order.settle(horizon, |_, commit| settled.push(commit.rows));
+        let below = self.order.settled();
+        for (table, id) in settled.into_iter().flatten() {
+            self.store.prune(table, id, below);
+        }
+    }
+
+    /// Tries one sequence of choices after the other.
+    fn search(&self, txn: &Transaction, level: Level, session: &SessionState, hidden: Option<CommitId>) -> Search {
+        let world = World { store: &self.store, order: &self.order, planner: &self.planner, hidden };
+        let chooser = RefCell::new(Chooser::default());
+        let mut first: Option<(Difference, usize)> = None;
+        for _ in 0..ATTEMPTS_MAX {
+            let attempt = run(txn, level, &world, session, &chooser, false);
+            match attempt.wrong {
+                None if !chooser.borrow().is_contradiction() => {
+                    return Search::Found(Box::new(attempt), chooser.into_inner());
+                }
+                None => {}
+                Some((step, difference)) => {
+                    first.get_or_insert((difference, step));
+                }
+            }
+            if !chooser.borrow_mut().next() {
+                return match first {
+                    Some((difference, step)) => Search::None(difference, step),
+                    None => Search::GivenUp,
+                };
+            }
+        }
+        Search::GivenUp
+    }
+
+    /// Runs a transaction that could not be explained, for what it wrote.
+    fn run_anyway(&self, txn: &Transaction, level: Level, session: &SessionState) -> Box<Attempt> {
+        let world = World { store: &self.store, order: &self.order, planner: &self.planner, hidden: None };
+        let chooser = RefCell::new(Chooser::default());
+        Box::new(run(txn, level, &world, session, &chooser, true))
+    }
+
+    /// Adopts what an attempt wrote and taught.
+    fn accept(&mut self, txn: &Arc<Transaction>, attempt: &Attempt, chooser: Option<&Chooser>) -> Option<CommitId> {
+        if let Some(chooser) = chooser {
+            self.record(attempt, chooser);
+        }
+        let committed = matches!(txn.end, End::Committed(_));
+        if committed {
+            self.sessions.insert(txn.id.session, attempt.lasting.clone());
+        }
+        let changed = self.store.catalog.version();
+        let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order);
+        if self.store.catalog.version() != changed {
+            let catalog = self.store.catalog.clone();
+            self.sessions.values_mut().for_each(|s| s.refresh(&catalog));
+        }
+        commit
+    }
+
+    /// Keeps what an explanation says about the order of commits, and what its answers taught.
+    fn record(&mut self, attempt: &Attempt, chooser: &Chooser) {
+        for lesson in &attempt.lessons {
+            if let Some(table) = self.store.tables.get_mut(&lesson.table) {
+                table.learn(lesson.id, &lesson.row, lesson.column, &lesson.value);
+            }
+        }
+        let decisions = chooser.decisions();
+        for d in decisions {
+            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else { continue };
+            if d.visible {
+                self.order.seen_by(d.commit, window.done);
+            } else {
+                self.order.unseen_by(d.commit, window.sent);
+            }
+        }
+        for seen in decisions.iter().filter(|d| d.visible) {
+            for unseen in decisions.iter().filter(|d| !d.visible && d.point >= seen.point) {
+                self.order.precede(seen.commit, unseen.commit);
+            }
+        }
+    }
+}
+
+impl Default for Explainer {
+    fn default() -> Explainer {
+        Explainer::new()
+    }
+}
+
+enum Search {
+    Found(Box<Attempt>, Chooser),
+    /// Every choice was tried; the first difference found is as good as any.
+    None(Difference, usize),
+    GivenUp,
+}
+
+/// The last of the transactions not yet applied whose commit may have been visible to `txn`.
+fn last_rival(txn: &Transaction, upcoming: &Sequencer) -> Option<Key> {
+    let end = txn.end.window().done;
+    let rivals = upcoming.upcoming().filter(|t| !matches!(t.end, End::Aborted(_)) && t.end.window().sent < end);
+    rivals.map(|t| key_of(t)).max()
+}

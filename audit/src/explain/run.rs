@@ -1,0 +1,401 @@
+//! Runs one transaction on the state, under one sequence of choices.
+//!
+//! In: a transaction, the store, the order of the commits and a [`Chooser`]. Out: an [`Attempt`]: what it
+//! wrote, what its answers taught, and the first answer that does not agree.
+//!
+//! Always true: the store is not changed; the same choices give the same attempt.
+
+use super::session::SessionState;
+use crate::assemble::{Step, Transaction};
+use crate::control::Control;
+use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
+use crate::points::{Chooser, CommitId, Order, PointId};
+use crate::sql::{Kind, Planner, Prepared};
+use crate::state::overlay::{OWN, Overlay};
+use crate::state::reader::Reader;
+use crate::state::store::Store;
+use crate::state::{Row, RowId, TableId, View};
+use crate::trace::{Outcome, Status, Window};
+use crate::value::Value;
+use crate::verdict::Coverage;
+use pgassay_rules::{Level, anomaly};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What a run reads besides the transaction itself.
+pub struct World<'a> {
+    pub store: &'a Store,
+    pub order: &'a Order,
+    pub planner: &'a Planner,
+    /// This transaction's own commit, when it has been applied already: it does not see itself.
+    pub hidden: Option<CommitId>,
+}
+
+/// An unknown cell that an answer filled in.
+#[derive(Clone, Debug)]
+pub struct Lesson {
+    pub table: TableId,
+    pub id: RowId,
+    pub row: Row,
+    pub column: usize,
+    pub value: Value,
+}
+
+/// What one statement came to.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    pub coverage: Coverage,
+    /// A question of order was asked on the way.
+    pub asked: bool,
+    pub shape: Arc<str>,
+}
+
+/// What one step read, for the certifier.
+#[derive(Clone, Debug)]
+pub struct StepReads {
+    pub step: usize,
+    pub touches: Vec<Touch>,
+    pub providers: SmallVec<[CommitId; 8]>,
+}
+
+pub struct Attempt {
+    pub overlay: Overlay,
+    pub judged: Vec<Option<Judged>>,
+    pub lessons: Vec<Lesson>,
+    pub reads: Vec<StepReads>,
+    /// The first step whose answer no right answer agrees with.
+    pub wrong: Option<(usize, Difference)>,
+    /// All such steps, where the run went on.
+    pub wrong_steps: Vec<usize>,
+    /// Steps that wrote rows.
+    pub wrote: Vec<usize>,
+    /// What it wrote in the end, for the certifier.
+    pub written: Vec<crate::certify::Written>,
+    /// Where the transaction's points lie.
+    pub windows: Vec<(PointId, Window)>,
+    /// The session's settings while it runs, and those that stay when it commits.
+    pub session: SessionState,
+    pub lasting: SessionState,
+}
+
+/// The one snapshot of REPEATABLE READ and SERIALIZABLE.
+pub const SNAPSHOT: PointId = PointId(0);
+
+/// Whether every statement has a snapshot of its own.
+pub fn is_statement_level(level: Level) -> bool {
+    matches!(level, Level::ReadCommitted | Level::Rc)
+}
+
+/// Runs `txn`; stops at the first wrong answer unless `tolerant`.
+pub fn run(
+    txn: &Transaction,
+    level: Level,
+    world: &World<'_>,
+    session: &SessionState,
+    chooser: &RefCell<Chooser>,
+    tolerant: bool,
+) -> Attempt {
+    let mut attempt = Attempt {
+        overlay: Overlay::default(),
+        judged: vec![None; txn.steps.len()],
+        lessons: Vec::new(),
+        reads: Vec::new(),
+        wrong: None,
+        wrong_steps: Vec::new(),
+        wrote: Vec::new(),
+        written: Vec::new(),
+        windows: Vec::new(),
+        session: session.clone(),
+        lasting: session.clone(),
+    };
+    let mut savepoints: Vec<(String, Overlay)> = Vec::new();
+    let mut snapshot: Option<Window> = None;
+    for (at, step) in txn.steps.iter().enumerate() {
+        match &step.control {
+            Control::Data => {}
+            control => {
+                if matches!(step.seen.outcome, Outcome::Answer(_)) {
+                    follow(control, &mut attempt.overlay, &mut savepoints);
+                }
+                attempt.judged[at] = Some(Judged {
+                    coverage: Coverage::Checked,
+                    asked: false,
+                    shape: word_of(&step.seen.text),
+                });
+                continue;
+            }
+        }
+        run_step(at, step, level, world, chooser, &mut attempt, &mut snapshot);
+        if attempt.wrong.is_some() && !tolerant {
+            break;
+        }
+        if chooser.borrow().is_contradiction() {
+            break;
+        }
+    }
+    attempt
+}
+
+/// Transaction control, as far as it concerns what was written.
+fn follow(control: &Control, overlay: &mut Overlay, savepoints: &mut Vec<(String, Overlay)>) {
+    match control {
+        Control::Savepoint(name) => savepoints.push((name.clone(), overlay.clone())),
+        Control::RollbackTo(name) => {
+            if let Some(at) = savepoints.iter().rposition(|(n, _)| n == name) {
+                savepoints.truncate(at + 1);
+                *overlay = savepoints[at].1.clone();
+            }
+        }
+        Control::Release(name) => {
+            if let Some(at) = savepoints.iter().rposition(|(n, _)| n == name) {
+                savepoints.truncate(at);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn run_step(
+    at: usize,
+    step: &Step,
+    level: Level,
+    world: &World<'_>,
+    chooser: &RefCell<Chooser>,
+    attempt: &mut Attempt,
+    snapshot: &mut Option<Window>,
+) {
+    let seen = &step.seen;
+    let unchecked = |reason: &str, shape: Arc<str>| {
+        Some(Judged { coverage: Coverage::Unchecked(reason.to_owned()), asked: false, shape })
+    };
+    if matches!(seen.outcome, Outcome::Skipped) {
+        attempt.judged[at] = unchecked("skipped", word_of(&seen.text));
+        return;
+    }
+    if seen.before == Status::Failed {
+        attempt.judged[at] = unchecked("failed_block", word_of(&seen.text));
+        return;
+    }
+    let catalog = attempt.overlay.catalog.clone().unwrap_or_else(|| world.store.catalog.clone());
+    let types: SmallVec<[u32; 8]> = seen.parameters.iter().map(|p| p.type_oid).collect();
+    let Prepared { planned, literals } =
+        world.planner.plan(&catalog, &seen.text, seen.part, &attempt.session.settings, &types);
+    let shape = planned.shape.clone();
+    if seen.protocol == crate::trace::Protocol::Continued || seen.protocol == crate::trace::Protocol::Function {
+        havoc(&planned.touches, &mut attempt.overlay, planned.may_write, "portal_continued");
+        attempt.judged[at] = unchecked("portal_continued", shape);
+        return;
+    }
+    let succeeded = matches!(seen.outcome, Outcome::Answer(_));
+    session_control(&planned.kind, succeeded, attempt, &catalog);
+
+    let by_statement = is_statement_level(level);
+    let window = if by_statement { seen.window } else { *snapshot.get_or_insert(seen.window) };
+    if !by_statement && !planned.reads_snapshot && *snapshot == Some(seen.window) {
+        *snapshot = None;
+    }
+    let read_point = if by_statement { PointId(2 * at as u32 + 1) } else { SNAPSHOT };
+    let lock_point = PointId(2 * at as u32 + 2);
+    let asked_before = chooser.borrow().decisions().len();
+
+    let context = attempt.session.context.clone();
+    let parameters = planned.decode_parameters(&seen.parameters, &context);
+    let (execution, providers) = {
+        let reader = |point, window| Reader {
+            store: world.store,
+            order: world.order,
+            window,
+            point,
+            statement: seen.window,
+            own: &attempt.overlay,
+            hidden: world.hidden,
+            chooser,
+            providers: RefCell::default(),
+        };
+        let read = reader(read_point, window);
+        let latest = reader(lock_point, seen.window);
+        let views = Views { snapshot: &read, latest: &latest, recheck: by_statement };
+        let execution = interpret::execute(&planned, &parameters, &literals, views, &context);
+        (execution, read.providers.into_inner())
+    };
+    attempt.windows.push((read_point, window));
+    attempt.windows.push((lock_point, seen.window));
+    let Execution { expect, mut effects, footprint, reasons } = execution;
+    let asked = chooser.borrow().decisions().len() > asked_before;
+
+    let coverage = match expect.compare(&seen.outcome) {
+        Match::Agrees { learned } => {
+            teach(learned, &mut effects, world, attempt, read_point, window, seen.window, chooser);
+            match reasons.first() {
+                None => Coverage::Checked,
+                Some(reason) => Coverage::Partial(reason.clone()),
+            }
+        }
+        Match::Unknown(reason) => Coverage::Unchecked(reason),
+        Match::Differs(difference) => {
+            attempt.wrong_steps.push(at);
+            if attempt.wrong.is_none() {
+                attempt.wrong = Some((at, difference));
+            }
+            Coverage::Checked
+        }
+    };
+    if succeeded {
+        if !effects.is_empty() {
+            attempt.wrote.push(at);
+        }
+        for effect in &effects {
+            attempt.overlay.apply(effect, seen.window.done);
+            if let Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } = effect {
+                lock(*table, *id, level, world, chooser, at, lock_point, seen.window, window, attempt);
+            }
+        }
+    }
+    attempt.reads.push(StepReads { step: at, touches: footprint, providers });
+    attempt.judged[at] = Some(Judged { coverage, asked, shape });
+}
+
+/// What writing a row says about the commits that wrote it before.
+fn lock(
+    table: TableId,
+    id: RowId,
+    level: Level,
+    world: &World<'_>,
+    chooser: &RefCell<Chooser>,
+    at: usize,
+    lock_point: PointId,
+    statement: Window,
+    snapshot: Window,
+    attempt: &mut Attempt,
+) {
+    if id.0 & OWN != 0 || attempt.wrong.is_some() {
+        return;
+    }
+    let Some(chain) = world.store.tables.get(&table).and_then(|t| t.chain(id)) else { return };
+    let newest = chain.versions.iter().rev().find(|v| Some(v.commit) != world.hidden);
+    let Some(newest) = newest.filter(|v| v.commit >= world.order.settled()) else { return };
+    let Some(commit) = world.order.get(newest.commit) else { return };
+    if commit.maybe || world.hidden.is_some_and(|own| newest.commit > own) {
+        return;
+    }
+    let (point, window) = if is_statement_level(level) { (lock_point, statement) } else { (SNAPSHOT, snapshot) };
+    let seen = if commit.hi < window.sent {
+        true
+    } else if commit.lo > window.done {
+        false
+    } else {
+        chooser.borrow_mut().require(world.order, newest.commit, point, window, true)
+    };
+    if !seen {
+        let rule = if is_statement_level(level) { &anomaly::DIRTY_WRITE } else { &anomaly::LOST_UPDATE };
+        let expected = if is_statement_level(level) {
+            "to wait until the other transaction had ended"
+        } else {
+            "ERROR 40001: could not serialize access due to concurrent update"
+        };
+        attempt.wrong = Some((
+            at,
+            Difference { rule, observed: "the row was written".to_owned(), expected: expected.to_owned() },
+        ));
+    }
+}
+
+/// Follows what an answer taught.
+fn teach(
+    learned: Vec<Learned>,
+    effects: &mut [Effect],
+    world: &World<'_>,
+    attempt: &mut Attempt,
+    point: PointId,
+    window: Window,
+    statement: Window,
+    chooser: &RefCell<Chooser>,
+) {
+    for lesson in learned {
+        match lesson {
+            Learned::Written { effect, column, value } => {
+                if let Some(Effect::Insert { row, .. } | Effect::Update { after: row, .. }) = effects.get_mut(effect) {
+                    let mut cells = row.to_vec();
+                    if let Some(cell) = cells.get_mut(column) {
+                        *cell = value;
+                    }
+                    *row = cells.into();
+                }
+            }
+            Learned::Cell { table, row: id, column, value } => {
+                let own = attempt.overlay.table(table);
+                if id.0 & OWN != 0 || own.is_some_and(|o| o.replaced.contains_key(&id)) {
+                    attempt.overlay.learn(table, id, column, &value);
+                    continue;
+                }
+                let row = Reader {
+                    store: world.store,
+                    order: world.order,
+                    window,
+                    point,
+                    statement,
+                    own: &attempt.overlay,
+                    hidden: world.hidden,
+                    chooser,
+                    providers: RefCell::default(),
+                }
+                .row(table, id);
+                if let Some(row) = row {
+                    attempt.lessons.push(Lesson { table, id, row, column, value });
+                }
+            }
+            Learned::Row { .. } | Learned::Absent { .. } => {}
+        }
+    }
+}
+
+/// Everything that a statement which is not modelled may have done.
+fn havoc(touches: &crate::sql::Touches, overlay: &mut Overlay, may_write: bool, reason: &str) {
+    if !may_write {
+        return;
+    }
+    if touches.writes_everything {
+        overlay.havoc_everything = Some(reason.to_owned());
+    }
+    for table in &touches.written {
+        overlay.apply(&Effect::Havoc { table: *table, reason: reason.to_owned() }, 0);
+    }
+}
+
+/// SET and its kin.
+fn session_control(kind: &Kind, succeeded: bool, attempt: &mut Attempt, catalog: &crate::state::Catalog) {
+    if !succeeded {
+        return;
+    }
+    let local = matches!(kind, Kind::Set { local: true, .. });
+    adjust(kind, &mut attempt.session, catalog);
+    if !local {
+        adjust(kind, &mut attempt.lasting, catalog);
+    }
+}
+
+fn adjust(kind: &Kind, session: &mut SessionState, catalog: &crate::state::Catalog) {
+    match kind {
+        Kind::Set { name, value, .. } => session.set(name, value.as_deref(), catalog),
+        Kind::Reset(_) => session.reset(catalog),
+        Kind::Discard { all: true } => {
+            session.reset(catalog);
+            session.prepared.clear();
+        }
+        Kind::Prepare { name, types, text } => {
+            session.prepared.insert(name.clone(), (text.clone(), types.clone()));
+        }
+        Kind::Deallocate(Some(name)) => {
+            session.prepared.remove(name);
+        }
+        Kind::Deallocate(None) => session.prepared.clear(),
+        _ => {}
+    }
+}
+
+/// The first word, in capitals: the shape of what was not planned.
+fn word_of(text: &str) -> Arc<str> {
+    let word: String = text.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect();
+    Arc::from(word.to_ascii_uppercase())
+}

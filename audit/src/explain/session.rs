@@ -1,0 +1,110 @@
+//! What a session's settings contribute to the meaning of its statements.
+//!
+//! Always true: a setting whose value is not known makes what depends on it unknown, never wrong.
+
+use crate::sql::SessionSettings;
+use crate::state::Catalog;
+use crate::trace::SessionFacts;
+use crate::value::{Collation, Context, DateStyle, TimeZone};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// One session as the interpreter sees it.
+#[derive(Clone, Debug)]
+pub struct SessionState {
+    pub settings: SessionSettings,
+    pub context: Arc<Context>,
+    /// Statements of SQL-level PREPARE, by name.
+    pub prepared: FxHashMap<String, (Arc<str>, Vec<u32>)>,
+    user: String,
+    initial: Option<Box<SessionSettings>>,
+}
+
+impl SessionState {
+    pub fn new(facts: &SessionFacts, server: &[(String, String)], catalog: &Catalog) -> SessionState {
+        let mut state = SessionState {
+            settings: SessionSettings::default(),
+            context: Arc::new(Context::defaults()),
+            prepared: FxHashMap::default(),
+            user: facts.user.clone(),
+            initial: None,
+        };
+        for (name, value) in server.iter().chain(&facts.parameters) {
+            if name == "options" {
+                for (name, value) in options_of(value) {
+                    state.assign(&name, &value);
+                }
+            } else {
+                state.assign(name, value);
+            }
+        }
+        state.initial = Some(Box::new(state.settings.clone()));
+        state.refresh(catalog);
+        state
+    }
+
+    /// SET name = value.
+    pub fn set(&mut self, name: &str, value: Option<&str>, catalog: &Catalog) {
+        match (value, &self.initial) {
+            (Some(value), _) => self.assign(name, value),
+            (None, Some(initial)) => self.settings = (**initial).clone(),
+            (None, None) => {}
+        }
+        self.refresh(catalog);
+    }
+
+    pub fn reset(&mut self, catalog: &Catalog) {
+        if let Some(initial) = &self.initial {
+            self.settings = (**initial).clone();
+        }
+        self.refresh(catalog);
+    }
+
+    fn assign(&mut self, name: &str, value: &str) {
+        match name.to_ascii_lowercase().as_str() {
+            "search_path" => self.settings.search_path = path_of(value, &self.user),
+            "timezone" => self.settings.time_zone = value.to_owned(),
+            "datestyle" => self.settings.date_style = value.to_owned(),
+            "intervalstyle" => self.settings.interval_style = value.to_owned(),
+            "bytea_output" => self.settings.bytea_output = value.to_owned(),
+            "extra_float_digits" => self.settings.extra_float_digits = value.trim().parse().unwrap_or(-99),
+            "standard_conforming_strings" => self.settings.standard_strings = value.eq_ignore_ascii_case("on"),
+            _ => {}
+        }
+    }
+
+    /// The catalog, or a setting, has changed.
+    pub fn refresh(&mut self, catalog: &Catalog) {
+        let settings = &self.settings;
+        self.context = Arc::new(Context {
+            time_zone: TimeZone::from_setting(&settings.time_zone),
+            date_style: DateStyle::from_setting(&settings.date_style),
+            interval_style_postgres: settings.interval_style.eq_ignore_ascii_case("postgres"),
+            shortest_floats: settings.extra_float_digits > 0,
+            bytea_hex: settings.bytea_output.eq_ignore_ascii_case("hex"),
+            collation: if catalog.collation_is_c() { Collation::Bytes } else { Collation::Deterministic },
+            user_types: catalog.user_types(),
+            ..Context::defaults()
+        });
+    }
+}
+
+/// `-c name=value --name=value`, blanks escaped with a backslash.
+fn options_of(text: &str) -> Vec<(String, String)> {
+    let plain = text.replace("\\ ", "\u{1}");
+    let words = plain.split_whitespace().filter(|w| *w != "-c");
+    let pairs = words.filter_map(|w| w.trim_start_matches("-c").trim_start_matches("--").split_once('='));
+    pairs.map(|(n, v)| (n.replace('-', "_"), v.replace('\u{1}', " "))).collect()
+}
+
+/// Schemas in the order they are searched.
+fn path_of(setting: &str, user: &str) -> Vec<String> {
+    let names = setting.split(',').map(|n| n.trim());
+    let names = names.map(|n| match n.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
+        Some("$user") => user.to_owned(),
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None if n.trim_matches('\'') == "$user" => user.to_owned(),
+        None => n.trim_matches('\'').to_ascii_lowercase(),
+    });
+    names.filter(|n| !n.is_empty()).collect()
+}

@@ -1,0 +1,220 @@
+//! The state that a case starts from, and the state as it is while the case is played.
+//!
+//! Always true: versions made by members of the case are not in the base; a version that is neither in
+//! the base nor made by a member is a *stray*: its writer belongs to the case, too.
+
+use crate::points::{CommitId, Order};
+use crate::state::overlay::{OWN, Overlay};
+use crate::state::store::{Chain, Store};
+use crate::state::view::Knowledge;
+use crate::state::{Catalog, Row, RowId, TableId, View};
+use crate::trace::Nanos;
+use crate::value::{Key, Value};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Ids of rows that members of the case inserted.
+pub const CASE: u64 = 1 << 61;
+
+/// What members of a case have committed so far, on top of the base.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    pub rows: BTreeMap<(TableId, RowId), Option<Row>>,
+    pub truncated: BTreeSet<TableId>,
+    pub havoc: BTreeSet<TableId>,
+    pub havoc_everything: bool,
+    pub catalog: Option<Arc<Catalog>>,
+    next: u64,
+}
+
+impl Delta {
+    /// Commits what a member wrote.
+    pub fn commit(&mut self, own: &Overlay) {
+        self.havoc_everything |= own.havoc_everything.is_some();
+        if let Some(catalog) = &own.catalog {
+            self.catalog = Some(catalog.clone());
+        }
+        for (table, written) in &own.tables {
+            if written.havoc.is_some() {
+                self.havoc.insert(*table);
+                continue;
+            }
+            if written.truncated {
+                self.truncated.insert(*table);
+                self.rows.retain(|(t, _), _| t != table);
+            }
+            for (id, replaced) in &written.replaced {
+                self.rows.insert((*table, *id), replaced.row.clone());
+            }
+            for row in written.inserted.values() {
+                self.rows.insert((*table, RowId(CASE | self.next)), Some(row.clone()));
+                self.next += 1;
+            }
+        }
+    }
+}
+
+/// The store with the members' own versions taken out, as it was before `start`.
+pub struct Base<'a> {
+    pub store: &'a Store,
+    pub order: &'a Order,
+    pub members: Vec<CommitId>,
+    pub start: Nanos,
+    /// Commits that were stumbled upon and are not members.
+    pub strays: RefCell<BTreeSet<CommitId>>,
+}
+
+impl Base<'_> {
+    fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
+        for version in chain.versions.iter().rev() {
+            if self.members.contains(&version.commit) {
+                continue;
+            }
+            if version.commit < self.order.settled() {
+                return version.row.as_ref();
+            }
+            match self.order.get(version.commit) {
+                Some(commit) if commit.hi >= self.start => {
+                    self.strays.borrow_mut().insert(version.commit);
+                }
+                _ => return version.row.as_ref(),
+            }
+        }
+        None
+    }
+}
+
+/// The state as one statement of a member sees it.
+pub struct CaseView<'a> {
+    pub base: &'a Base<'a>,
+    pub delta: &'a Delta,
+    pub own: &'a Overlay,
+}
+
+fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
+    columns.iter().zip(key).all(|(&column, wanted)| match row.get(column) {
+        None | Some(Value::Unknown) => true,
+        Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+    })
+}
+
+impl CaseView<'_> {
+    fn is_havoc(&self, table: TableId) -> bool {
+        self.delta.havoc_everything
+            || self.delta.havoc.contains(&table)
+            || self.own.havoc_everything.is_some()
+            || self.own.table(table).is_some_and(|o| o.havoc.is_some())
+    }
+
+    fn is_created(&self, table: TableId) -> bool {
+        (self.own.catalog.is_some() || self.delta.catalog.is_some())
+            && self.base.store.catalog.table(table).is_none()
+    }
+
+    /// Every visible row, in order of id.
+    fn rows(&self, table: TableId, wanted: Option<(&[usize], &[Value])>) -> Vec<(RowId, Row)> {
+        let mut rows: BTreeMap<RowId, Row> = BTreeMap::new();
+        let own = self.own.table(table);
+        let emptied = own.is_some_and(|o| o.truncated);
+        if !emptied {
+            if let Some(kept) = self.base.store.tables.get(&table)
+                && !self.delta.truncated.contains(&table)
+            {
+                let mut take = |id: RowId, chain: &Chain| {
+                    if let Some(row) = self.base.visible(chain) {
+                        rows.insert(id, row.clone());
+                    }
+                };
+                match wanted {
+                    Some((columns, key)) => {
+                        for id in kept.candidates(columns, key) {
+                            if let Some(chain) = kept.chain(id) {
+                                take(id, chain);
+                            }
+                        }
+                    }
+                    None => kept.chains().for_each(|(id, chain)| take(id, chain)),
+                }
+            }
+            let from = (table, RowId(0));
+            for ((_, id), row) in self.delta.rows.range(from..).take_while(|((t, _), _)| *t == table) {
+                match row {
+                    Some(row) => rows.insert(*id, row.clone()),
+                    None => rows.remove(id),
+                };
+            }
+        }
+        if let Some(own) = own {
+            for (id, replaced) in &own.replaced {
+                match &replaced.row {
+                    Some(row) => rows.insert(*id, row.clone()),
+                    None => rows.remove(id),
+                };
+            }
+            rows.extend(own.inserted.iter().map(|(id, row)| (*id, row.clone())));
+        }
+        let all = rows.into_iter();
+        all.filter(|(_, row)| wanted.is_none_or(|(columns, key)| has_key(row, columns, key))).collect()
+    }
+}
+
+impl View for CaseView<'_> {
+    fn catalog(&self) -> &Catalog {
+        let changed = self.own.catalog.as_deref().or(self.delta.catalog.as_deref());
+        changed.unwrap_or(&self.base.store.catalog)
+    }
+
+    fn knowledge(&self, table: TableId) -> Knowledge {
+        if self.is_havoc(table) {
+            return Knowledge::Partial;
+        }
+        if self.is_created(table)
+            || self.delta.truncated.contains(&table)
+            || self.own.table(table).is_some_and(|o| o.truncated)
+        {
+            return Knowledge::Complete;
+        }
+        self.base.store.tables.get(&table).map_or(Knowledge::Partial, |t| t.knowledge)
+    }
+
+    fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
+        if self.is_havoc(table) {
+            return;
+        }
+        for (id, row) in self.rows(table, None) {
+            each(id, &row);
+        }
+    }
+
+    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool {
+        if self.is_havoc(table) {
+            return false;
+        }
+        for (id, row) in self.rows(table, Some((columns, key))) {
+            each(id, &row);
+        }
+        self.knowledge(table) == Knowledge::Complete
+    }
+
+    fn row(&self, table: TableId, id: RowId) -> Option<Row> {
+        let own = self.own.table(table);
+        if id.0 & OWN != 0 {
+            return own.and_then(|o| o.inserted.get(&id)).cloned();
+        }
+        if let Some(replaced) = own.and_then(|o| o.replaced.get(&id)) {
+            return replaced.row.clone();
+        }
+        if own.is_some_and(|o| o.truncated) || self.is_havoc(table) {
+            return None;
+        }
+        if let Some(row) = self.delta.rows.get(&(table, id)) {
+            return row.clone();
+        }
+        if self.delta.truncated.contains(&table) {
+            return None;
+        }
+        let chain = self.base.store.tables.get(&table).and_then(|t| t.chain(id))?;
+        self.base.visible(chain).cloned()
+    }
+}

@@ -1,0 +1,108 @@
+//! The slow, obvious decider: the definition of correct.
+//!
+//! In: a [`Case`]: a few transactions with everything that was observed of them, and the state they start
+//! from. Out: whether points exist that explain every answer.
+//!
+//! It tries every order of every point with plain loops: no bounds are propagated, no order is inferred,
+//! nothing is remembered between branches. Slow is fine; wrong is not. Before a violation is told it is
+//! decided again here, and property tests hold the fast path against it.
+//!
+//! Always true: `Impossible` is answered only after every order was tried.
+
+pub mod base;
+pub mod points;
+pub mod serial;
+
+use crate::assemble::{Step, Transaction};
+use crate::explain::session::SessionState;
+use crate::interpret::{self, Difference, Effect, Learned, Match, Views};
+use crate::points::CommitId;
+use crate::sql::{Planned, Planner, Prepared};
+use crate::trace::{Outcome, Protocol, Status};
+use crate::value::Value;
+use base::{Base, CaseView, Delta};
+use pgassay_rules::Level;
+use std::sync::Arc;
+
+/// How many nodes of the search tree are visited before it is called too large.
+pub const NODES_MAX: u64 = 200_000;
+
+/// One transaction of a case.
+#[derive(Clone)]
+pub struct Member {
+    pub txn: Arc<Transaction>,
+    pub level: Level,
+    pub session: SessionState,
+    /// Its commit in the store, hidden while the case is decided.
+    pub commit: Option<CommitId>,
+}
+
+pub struct Case<'a> {
+    pub base: Base<'a>,
+    pub planner: &'a Planner,
+    pub members: &'a [Member],
+}
+
+#[derive(Debug)]
+pub enum Decision {
+    /// Some order explains everything; the rows as they are afterwards.
+    Explained(Delta),
+    /// No order does. The differences met on the way, each with its member and step.
+    Impossible(Vec<(usize, usize, Difference)>),
+    /// Too many orders to try.
+    TooLarge,
+}
+
+/// What one step does on given views.
+struct Done {
+    agrees: Result<(), Difference>,
+    effects: Vec<Effect>,
+}
+
+fn plan(case: &Case<'_>, step: &Step, session: &SessionState, view: &CaseView<'_>) -> Prepared {
+    let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
+    let catalog = crate::state::View::catalog(view);
+    case.planner.plan(catalog, &step.seen.text, step.seen.part, &session.settings, &types)
+}
+
+/// Whether the interpreter has a say in this step at all.
+fn is_judged(step: &Step) -> bool {
+    !matches!(step.seen.outcome, Outcome::Skipped)
+        && step.seen.before != Status::Failed
+        && !matches!(step.seen.protocol, Protocol::Continued | Protocol::Function)
+}
+
+fn execute(
+    planned: &Planned,
+    literals: &[Value],
+    step: &Step,
+    session: &SessionState,
+    views: Views<'_>,
+) -> Done {
+    let context = &session.context;
+    let parameters = planned.decode_parameters(&step.seen.parameters, context);
+    let execution = interpret::execute(planned, &parameters, literals, views, context);
+    let mut effects = execution.effects;
+    let agrees = match execution.expect.compare(&step.seen.outcome) {
+        Match::Differs(difference) => Err(difference),
+        Match::Unknown(_) => Ok(()),
+        Match::Agrees { learned } => {
+            for lesson in learned {
+                if let Learned::Written { effect, column, value } = lesson
+                    && let Some(Effect::Insert { row, .. } | Effect::Update { after: row, .. }) = effects.get_mut(effect)
+                {
+                    let mut cells = row.to_vec();
+                    if let Some(cell) = cells.get_mut(column) {
+                        *cell = value;
+                    }
+                    *row = cells.into();
+                }
+            }
+            Ok(())
+        }
+    };
+    if !matches!(step.seen.outcome, Outcome::Answer(_)) {
+        effects.clear();
+    }
+    Done { agrees, effects }
+}

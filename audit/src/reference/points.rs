@@ -1,0 +1,242 @@
+//! Tries every order of the snapshot, lock and commit points of a case.
+//!
+//! Each member walks through its steps; at every turn any member may take its next point, as long as the
+//! instants can still be placed inside their windows. A READ COMMITTED statement has a snapshot point and,
+//! if it may write, a later lock point; a snapshot transaction has one snapshot point and a lock point per
+//! writing statement; the end of a transaction is a point of its own.
+
+use super::base::{CaseView, Delta};
+use super::{Case, Decision, Done, NODES_MAX, execute, is_judged, plan};
+use crate::assemble::End;
+use crate::control::Control;
+use crate::explain::run::is_statement_level;
+use crate::explain::session::SessionState;
+use crate::interpret::{Difference, Effect, Views};
+use crate::state::overlay::{OWN, Overlay};
+use crate::state::{RowId, TableId, View};
+use crate::trace::{Nanos, Outcome, Window};
+use pgassay_rules::anomaly;
+use std::rc::Rc;
+
+/// Where one member stands.
+#[derive(Clone)]
+struct Walker {
+    step: usize,
+    overlay: Overlay,
+    savepoints: Vec<(String, Overlay)>,
+    session: SessionState,
+    /// What its snapshot saw: of the statement, or of the whole transaction.
+    snapshot: Option<Rc<Delta>>,
+    ended: bool,
+}
+
+struct Search<'a> {
+    case: &'a Case<'a>,
+    nodes: u64,
+    differences: Vec<(usize, usize, Difference)>,
+}
+
+/// Decides the case by trying everything.
+pub fn decide(case: &Case<'_>) -> Decision {
+    let walkers = case
+        .members
+        .iter()
+        .map(|m| Walker {
+            step: 0,
+            overlay: Overlay::default(),
+            savepoints: Vec::new(),
+            session: m.session.clone(),
+            snapshot: None,
+            ended: false,
+        })
+        .collect();
+    let mut search = Search { case, nodes: 0, differences: Vec::new() };
+    match search.go(walkers, Rc::new(Delta::default()), 0) {
+        Some(delta) => Decision::Explained((*delta).clone()),
+        None if search.nodes > NODES_MAX => Decision::TooLarge,
+        None => Decision::Impossible(search.differences),
+    }
+}
+
+impl Search<'_> {
+    fn go(&mut self, walkers: Vec<Walker>, committed: Rc<Delta>, now: Nanos) -> Option<Rc<Delta>> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return None;
+        }
+        if walkers.iter().all(|w| w.ended) {
+            return Some(committed);
+        }
+        let windows: Vec<Option<Window>> = walkers.iter().enumerate().map(|(at, w)| self.next_window(at, w)).collect();
+        for (at, window) in windows.iter().enumerate() {
+            let Some(window) = window else { continue };
+            let instant = now.max(window.sent);
+            if windows.iter().flatten().any(|w| w.done < instant) {
+                continue;
+            }
+            if let Some((walkers, committed)) = self.take(at, &walkers, &committed)
+                && let Some(found) = self.go(walkers, committed, instant)
+            {
+                return Some(found);
+            }
+            if self.nodes > NODES_MAX {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The window of the member's next point; `None` if it has ended.
+    fn next_window(&self, member: usize, walker: &Walker) -> Option<Window> {
+        if walker.ended {
+            return None;
+        }
+        let txn = &self.case.members[member].txn;
+        Some(txn.steps.get(walker.step).filter(|_| !is_end(txn, walker.step)).map_or(txn.end.window(), |s| s.seen.window))
+    }
+
+    /// Takes the member's next point, or says that it cannot be taken now.
+    fn take(&mut self, at: usize, walkers: &[Walker], committed: &Rc<Delta>) -> Option<(Vec<Walker>, Rc<Delta>)> {
+        let member = &self.case.members[at];
+        let mut walkers = walkers.to_vec();
+        let txn = &member.txn;
+        let walker = &mut walkers[at];
+        if is_end(txn, walker.step) {
+            walker.ended = true;
+            let mut committed = committed.clone();
+            if matches!(txn.end, End::Committed(_)) {
+                let own = walker.overlay.clone();
+                if self.breaks_lock(at, &walkers, &own) {
+                    return None;
+                }
+                let mut next = (*committed).clone();
+                next.commit(&own);
+                committed = Rc::new(next);
+            }
+            return Some((walkers, committed));
+        }
+        let step = &txn.steps[walker.step];
+        if step.control != Control::Data {
+            if matches!(step.seen.outcome, Outcome::Answer(_)) {
+                follow(&step.control, walker);
+            }
+            walker.step += 1;
+            return Some((walkers, committed.clone()));
+        }
+        if !is_judged(step) {
+            walker.step += 1;
+            return Some((walkers, committed.clone()));
+        }
+        let by_statement = is_statement_level(member.level);
+        let latest = CaseView { base: &self.case.base, delta: committed, own: &walker.overlay };
+        let prepared = plan(self.case, step, &walker.session, &latest);
+        let writes = prepared.planned.may_write || prepared.planned.locks_rows();
+
+        // The snapshot is a point of its own where something may come between it and the rest.
+        if walker.snapshot.is_none() && prepared.planned.reads_snapshot {
+            walker.snapshot = Some(committed.clone());
+            if writes || !by_statement {
+                return Some((walkers, committed.clone()));
+            }
+        }
+        let snapshot = walker.snapshot.clone().unwrap_or_else(|| committed.clone());
+        let Done { agrees, effects } = {
+            let read = CaseView { base: &self.case.base, delta: &snapshot, own: &walker.overlay };
+            let views = Views { snapshot: &read, latest: &latest, recheck: by_statement };
+            execute(&prepared.planned, &prepared.literals, step, &walker.session, views)
+        };
+        if let Err(difference) = agrees {
+            self.note(at, walker.step, difference);
+            return None;
+        }
+        if !by_statement && self.overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
+            let difference = Difference {
+                rule: &anomaly::LOST_UPDATE,
+                observed: "the row was written".to_owned(),
+                expected: "ERROR 40001: could not serialize access due to concurrent update".to_owned(),
+            };
+            self.note(at, walker.step, difference);
+            return None;
+        }
+        for effect in &effects {
+            walker.overlay.apply(effect, step.seen.window.done);
+        }
+        if by_statement {
+            walker.snapshot = None;
+        }
+        walker.step += 1;
+        Some((walkers, committed.clone()))
+    }
+
+    fn note(&mut self, member: usize, step: usize, difference: Difference) {
+        if self.differences.len() < 64 && !self.differences.iter().any(|(m, s, d)| {
+            *m == member && *s == step && d.expected == difference.expected
+        }) {
+            self.differences.push((member, step, difference));
+        }
+    }
+
+    /// First updater wins: a row that changed since the snapshot cannot be written.
+    fn overwrites_unseen(&self, effects: &[Effect], snapshot: &Delta, committed: &Delta, own: &Overlay) -> bool {
+        effects.iter().any(|effect| {
+            let (table, id): (TableId, RowId) = match effect {
+                Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } => (*table, *id),
+                _ => return false,
+            };
+            if id.0 & OWN != 0 || own.table(table).is_some_and(|o| o.replaced.contains_key(&id)) {
+                return false;
+            }
+            let before = snapshot.rows.get(&(table, id));
+            let now = committed.rows.get(&(table, id));
+            match (before, now) {
+                (None, None) => false,
+                (Some(Some(a)), Some(Some(b))) => !std::sync::Arc::ptr_eq(a, b),
+                (Some(None), Some(None)) => false,
+                _ => true,
+            }
+        })
+    }
+
+    /// A commit cannot change a row that another member, which will commit, holds.
+    fn breaks_lock(&self, at: usize, walkers: &[Walker], own: &Overlay) -> bool {
+        walkers.iter().enumerate().any(|(other, walker)| {
+            let commits = matches!(self.case.members[other].txn.end, End::Committed(_));
+            other != at
+                && !walker.ended
+                && commits
+                && own.tables.iter().any(|(table, written)| {
+                    let held = walker.overlay.table(*table);
+                    written.replaced.keys().any(|id| held.is_some_and(|h| h.replaced.contains_key(id)))
+                })
+        })
+    }
+}
+
+/// Whether nothing but the end is left: COMMIT or ROLLBACK itself is the end's point.
+fn is_end(txn: &crate::assemble::Transaction, step: usize) -> bool {
+    match txn.steps.get(step) {
+        None => true,
+        Some(s) => {
+            step + 1 == txn.steps.len()
+                && matches!(s.control, Control::Commit { .. } | Control::Rollback { .. } | Control::PrepareTransaction(_))
+        }
+    }
+}
+
+fn follow(control: &Control, walker: &mut Walker) {
+    match control {
+        Control::Savepoint(name) => walker.savepoints.push((name.clone(), walker.overlay.clone())),
+        Control::RollbackTo(name) => {
+            if let Some(at) = walker.savepoints.iter().rposition(|(n, _)| n == name) {
+                walker.savepoints.truncate(at + 1);
+                walker.overlay = walker.savepoints[at].1.clone();
+            }
+        }
+        Control::Release(name) => {
+            if let Some(at) = walker.savepoints.iter().rposition(|(n, _)| n == name) {
+                walker.savepoints.truncate(at);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,259 @@
+//! Stories as plain text: a trace that a person can write, read and edit.
+//!
+//! In: lines such as
+//!
+//! ```text
+//! # Two clients read one balance and each writes it back.
+//! init: create table account (id int primary key, balance int)
+//! init: insert into account values (1, 100)
+//! t1: begin
+//! t2: begin
+//! t1: select balance from account where id = 1 => (100)
+//! t2: update account set balance = 120 where id = 1 ...
+//! t1: commit
+//! t2: ... => UPDATE 1
+//! t2: commit => lost
+//! ```
+//!
+//! Out: the records of a trace. Each line is a statement with its answer, and lines do not overlap in time
+//! unless a statement ends in `...`: then it is under way until the line `name: ... => answer`.
+//! An answer is a list of rows `(1, 'a', null)`, `no rows`, a command tag, `error SQLSTATE`, or `lost`;
+//! a statement without one was answered, and nobody looked at the answer.
+
+use crate::trace::{
+    Answer, Column, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId, Status, Window,
+};
+use bytes::Bytes;
+use pgassay_rules::Level;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct ScriptError {
+    pub line: usize,
+    pub what: String,
+}
+
+/// How far apart two lines are.
+const STEP: Nanos = 1_000_000;
+
+struct Actor {
+    id: SessionId,
+    status: Status,
+    seq: u64,
+    /// The statement under way, since when.
+    started: Option<(String, Nanos)>,
+}
+
+/// Reads a story; every session's transactions run at `level` unless they say otherwise.
+pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
+    let mut records = Vec::new();
+    let mut actors: BTreeMap<String, Actor> = BTreeMap::new();
+    let mut now: Nanos = STEP;
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let fail = |what: String| ScriptError { line: number + 1, what };
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, rest) = line
+            .split_once(':')
+            .ok_or_else(|| fail("expected «session: statement => answer»".to_owned()))?;
+        let (name, rest) = (name.trim(), rest.trim());
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(fail(format!("«{name}» is not the name of a session (letters, digits and _)")));
+        }
+        let next = actors.len() as u64 + 1;
+        let actor = actors.entry(name.to_owned()).or_insert_with(|| {
+            records.push(Record::SessionStart(facts(SessionId(next), name, level, now)));
+            Actor { id: SessionId(next), status: Status::Idle, seq: 0, started: None }
+        });
+        now += STEP;
+        let (statement, answer) = match rest.split_once("=>") {
+            Some((statement, answer)) => (statement.trim(), Some(answer.trim())),
+            None => (rest, None),
+        };
+        if statement == "..." {
+            let (sql, sent) =
+                actor.started.take().ok_or_else(|| fail(format!("nothing of {name} is under way")))?;
+            records.push(observe(actor, &sql, Window::new(sent, now), answer).map_err(fail)?);
+        } else if let Some(sql) = statement.strip_suffix("...") {
+            if actor.started.is_some() {
+                return Err(fail(format!("a statement of {name} is under way already")));
+            }
+            actor.started = Some((sql.trim().to_owned(), now));
+        } else {
+            if actor.started.is_some() {
+                return Err(fail(format!("a statement of {name} is still under way: end it with «{name}: ... => answer»")));
+            }
+            records.push(observe(actor, statement, Window::new(now, now + STEP / 2), answer).map_err(fail)?);
+        }
+        now += STEP;
+    }
+    if let Some((name, _)) = actors.iter().find(|(_, a)| a.started.is_some()) {
+        let line = text.lines().count();
+        return Err(ScriptError { line, what: format!("a statement of {name} is never answered") });
+    }
+    records.push(Record::Mark { at: now + STEP });
+    Ok(records)
+}
+
+fn facts(session: SessionId, name: &str, level: Level, at: Nanos) -> SessionFacts {
+    let parameters = [
+        ("application_name", name),
+        ("default_transaction_isolation", level.name()),
+        ("TimeZone", "UTC"),
+        ("DateStyle", "ISO, MDY"),
+    ];
+    SessionFacts {
+        session,
+        at,
+        user: "story".to_owned(),
+        database: "story".to_owned(),
+        server_version: "15.0".to_owned(),
+        parameters: parameters.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+    }
+}
+
+fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -> Result<Record, String> {
+    let outcome = outcome_of(sql, answer)?;
+    let before = actor.status;
+    actor.status = status_after(sql, before, &outcome);
+    actor.seq += 1;
+    Ok(Record::Statement(Box::new(Observation {
+        session: actor.id,
+        seq: actor.seq,
+        text: Arc::from(sql),
+        part: 0,
+        protocol: Protocol::Simple,
+        parameters: Vec::new(),
+        window,
+        outcome,
+        before,
+        after: actor.status,
+        group: actor.seq,
+        ready: window,
+    })))
+}
+
+fn first_word(sql: &str) -> String {
+    sql.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase()
+}
+
+fn status_after(sql: &str, before: Status, outcome: &Outcome) -> Status {
+    let failed = matches!(outcome, Outcome::Error(_));
+    match (first_word(sql).as_str(), before) {
+        ("begin" | "start", _) if !failed => Status::InBlock,
+        ("commit" | "end" | "abort", _) => Status::Idle,
+        ("rollback", _) if !sql.to_ascii_lowercase().contains(" to ") => Status::Idle,
+        ("rollback", _) if !failed => Status::InBlock,
+        (_, Status::InBlock) if failed => Status::Failed,
+        _ => before,
+    }
+}
+
+fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
+    let Some(text) = answer else {
+        return Ok(Outcome::Answer(Answer { tag: plain_tag(sql), ..Answer::default() }));
+    };
+    if text == "lost" {
+        return Ok(Outcome::Lost);
+    }
+    if let Some(code) = text.strip_prefix("error ") {
+        let (sqlstate, message) = code.split_once(' ').unwrap_or((code, ""));
+        return Ok(Outcome::Error(ServerError {
+            sqlstate: sqlstate.to_owned(),
+            message: message.to_owned(),
+            detail: None,
+            constraint: None,
+            table: None,
+        }));
+    }
+    if text.starts_with('(') || text == "no rows" {
+        let rows = if text == "no rows" { Vec::new() } else { rows_of(text)? };
+        let width = rows.first().map_or(0, Vec::len);
+        if rows.iter().any(|r| r.len() != width) {
+            return Err("the rows of an answer must have the same number of columns".to_owned());
+        }
+        let columns = (0..width).map(|_| Column { name: String::new(), type_oid: 0, type_modifier: -1, format: 0 });
+        let count = rows.len();
+        let tag = match first_word(sql).as_str() {
+            "insert" => format!("INSERT 0 {count}"),
+            "update" => format!("UPDATE {count}"),
+            "delete" => format!("DELETE {count}"),
+            _ => format!("SELECT {count}"),
+        };
+        return Ok(Outcome::Answer(Answer { columns: columns.collect(), rows, tag: Some(tag), ..Answer::default() }));
+    }
+    Ok(Outcome::Answer(Answer { tag: Some(text.to_owned()), ..Answer::default() }))
+}
+
+/// The tag of commands that can only have one.
+fn plain_tag(sql: &str) -> Option<String> {
+    match first_word(sql).as_str() {
+        "begin" | "start" => Some("BEGIN".to_owned()),
+        "commit" | "end" => Some("COMMIT".to_owned()),
+        "rollback" | "abort" => Some("ROLLBACK".to_owned()),
+        _ => None,
+    }
+}
+
+/// `(1, 'a') (2, null)`, commas between rows allowed.
+fn rows_of(text: &str) -> Result<Vec<Vec<Option<Bytes>>>, String> {
+    let mut rows = Vec::new();
+    let mut chars = text.chars().peekable();
+    loop {
+        while chars.peek().is_some_and(|c| c.is_whitespace() || *c == ',') {
+            chars.next();
+        }
+        match chars.next() {
+            None => return Ok(rows),
+            Some('(') => {}
+            Some(other) => return Err(format!("expected a row «(…)», found «{other}»")),
+        }
+        let mut row = Vec::new();
+        loop {
+            let (mut cell, mut quoted, mut last) = (String::new(), false, ' ');
+            while let Some(c) = chars.next() {
+                match c {
+                    '\'' if cell.trim().is_empty() && !quoted => {
+                        quoted = true;
+                        cell.clear();
+                        loop {
+                            match chars.next() {
+                                Some('\'') if chars.peek() == Some(&'\'') => {
+                                    chars.next();
+                                    cell.push('\'');
+                                }
+                                Some('\'') => break,
+                                Some(c) => cell.push(c),
+                                None => return Err("a quoted cell does not end".to_owned()),
+                            }
+                        }
+                    }
+                    ',' | ')' => {
+                        last = c;
+                        break;
+                    }
+                    c if quoted && c.is_whitespace() => {}
+                    c => cell.push(c),
+                }
+                last = c;
+            }
+            if last != ',' && last != ')' {
+                return Err("a row does not end with «)»".to_owned());
+            }
+            let plain = cell.trim();
+            row.push(match quoted {
+                true => Some(Bytes::from(cell)),
+                false if plain.eq_ignore_ascii_case("null") => None,
+                false => Some(Bytes::from(plain.to_owned())),
+            });
+            if last == ')' {
+                break;
+            }
+        }
+        rows.push(row);
+    }
+}
