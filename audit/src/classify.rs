@@ -11,7 +11,7 @@ use crate::assemble::{Step, Transaction};
 use crate::certify::Node;
 use crate::explain::run::{World, run};
 use crate::explain::{Explainer, Suspect};
-use crate::points::Chooser;
+use crate::points::{Chooser, Order};
 use crate::trace::{Nanos, Observation, Window};
 use pgassay_rules::{Level, Rule, anomaly};
 use std::cell::RefCell;
@@ -28,6 +28,10 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
         return found;
     }
     let txn = &suspect.txn;
+    // Every answer alone is fine, but not together with what others saw?
+    if explains_in(suspect, txn, suspect.level, explainer, &explainer.order.without_facts()) {
+        return &anomaly::LONG_FORK;
+    }
     // Another snapshot for this statement alone?
     if suspect.level != Level::ReadCommitted && suspect.step > 0 && explains(suspect, txn, Level::ReadCommitted, explainer) {
         let rows = ["missing_row", "extra_row", "wrong_count"].contains(&found.name);
@@ -52,10 +56,14 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
         if other.id == txn.id {
             continue;
         }
-        let writes = other.steps.len();
-        for keep in 1..writes {
+        for keep in 1..other.steps.len() {
             if explains(suspect, &graft(other, keep, txn, suspect.step), Level::ReadCommitted, explainer) {
-                return &anomaly::INTERMEDIATE_READ;
+                let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
+                return match (more, saw(other, txn)) {
+                    (true, _) => &anomaly::INTERMEDIATE_READ,
+                    (false, true) => &anomaly::CIRCULAR_INFORMATION_FLOW,
+                    (false, false) => &anomaly::FUTURE_READ,
+                };
             }
         }
     }
@@ -86,10 +94,27 @@ fn graft(other: &Transaction, keep: usize, txn: &Transaction, step: usize) -> Tr
     Transaction { steps, ..txn.clone() }
 }
 
+fn writes(text: &str) -> bool {
+    let word: String = text.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect();
+    ["insert", "update", "delete", "merge", "with", "copy", "truncate"].contains(&word.to_ascii_lowercase().as_str())
+}
+
+/// Whether `other`, too, was under way while `txn` wrote, and read after it.
+fn saw(other: &Transaction, txn: &Transaction) -> bool {
+    let first_write = txn.steps.iter().find(|s| writes(&s.seen.text));
+    first_write.is_some_and(|w| {
+        other.steps.iter().any(|s| !writes(&s.seen.text) && s.control == crate::control::Control::Data
+            && s.seen.window.sent > w.seen.window.done)
+    })
+}
+
 /// Whether the last step of `variant` agrees under some choice.
 fn explains(suspect: &Suspect, variant: &Transaction, level: Level, explainer: &Explainer) -> bool {
-    let world =
-        World { store: &explainer.store, order: &explainer.order, planner: &explainer.planner, hidden: suspect.commit };
+    explains_in(suspect, variant, level, explainer, &explainer.order)
+}
+
+fn explains_in(suspect: &Suspect, variant: &Transaction, level: Level, explainer: &Explainer, order: &Order) -> bool {
+    let world = World { store: &explainer.store, order, planner: &explainer.planner, hidden: suspect.commit };
     let chooser = RefCell::new(Chooser::default());
     let last = if variant.steps.len() == suspect.txn.steps.len() { suspect.step } else { variant.steps.len() - 1 };
     for _ in 0..64 {

@@ -35,6 +35,51 @@ pub struct ScriptError {
     pub what: String,
 }
 
+/// What a story is expected to come to: `expect LEVEL [claimed LEVEL]: rule, rule` or `nothing`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    pub level: Level,
+    pub claim: Option<Level>,
+    /// Names of rules, sorted; empty: nothing wrong.
+    pub rules: Vec<String>,
+}
+
+/// Separates a story from its expectations.
+pub fn expectations(text: &str) -> Result<(String, Vec<Expectation>), ScriptError> {
+    let mut story = String::new();
+    let mut expected = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let fail = |what: String| ScriptError { line: number + 1, what };
+        let Some(rest) = line.trim().strip_prefix("expect ") else {
+            story.push_str(line);
+            story.push('\n');
+            continue;
+        };
+        story.push('\n');
+        let (levels, rules) =
+            rest.split_once(':').ok_or_else(|| fail("expected «expect LEVEL: rules»".to_owned()))?;
+        let (level, claim) = match levels.split_once(" claimed ") {
+            Some((level, claim)) => (level, Some(claim)),
+            None => (levels, None),
+        };
+        let mut names: Vec<String> =
+            rules.split(',').map(|r| r.trim().to_owned()).filter(|r| r != "nothing" && !r.is_empty()).collect();
+        names.sort();
+        if let Some(unknown) = names.iter().find(|n| pgassay_rules::anomaly::by_name(n).is_none()) {
+            return Err(fail(format!("there is no rule «{unknown}»")));
+        }
+        expected.push(Expectation {
+            level: level.trim().parse().map_err(|e: pgassay_rules::level::UnknownLevel| fail(e.to_string()))?,
+            claim: claim
+                .map(|c| c.trim().parse())
+                .transpose()
+                .map_err(|e: pgassay_rules::level::UnknownLevel| fail(e.to_string()))?,
+            rules: names,
+        });
+    }
+    Ok((story, expected))
+}
+
 /// How far apart two lines are.
 const STEP: Nanos = 1_000_000;
 

@@ -288,8 +288,9 @@ fn lock(
         chooser.borrow_mut().require(world.order, newest.commit, point, window, true)
     };
     if !seen {
-        let rule = if is_statement_level(level) { &anomaly::DIRTY_WRITE } else { &anomaly::LOST_UPDATE };
-        let expected = if is_statement_level(level) {
+        let held = is_statement_level(level) || commit.lo > statement.done;
+        let rule = if held { &anomaly::DIRTY_WRITE } else { &anomaly::LOST_UPDATE };
+        let expected = if held {
             "to wait until the other transaction had ended"
         } else {
             "ERROR 40001: could not serialize access due to concurrent update"
@@ -351,7 +352,7 @@ fn teach(
 }
 
 /// Everything that a statement which is not modelled may have done.
-fn havoc(touches: &crate::sql::Touches, overlay: &mut Overlay, may_write: bool, reason: &str) {
+fn havoc(touches: &crate::sql::plan::Touches, overlay: &mut Overlay, may_write: bool, reason: &str) {
     if !may_write {
         return;
     }

@@ -60,6 +60,22 @@ impl Order {
         id
     }
 
+    /// The same commits with their windows as observed, and nothing else known of their order.
+    pub fn without_facts(&self) -> Order {
+        let open = self.open.iter().map(|c| {
+            let window = c.txn.end.window();
+            Commit {
+                lo: window.sent,
+                hi: window.done,
+                maybe: c.maybe,
+                txn: c.txn.clone(),
+                rows: Vec::new(),
+                after: SmallVec::new(),
+            }
+        });
+        Order { first: self.first, open: open.collect() }
+    }
+
     /// The id that the next commit will have.
     pub fn next_id(&self) -> CommitId {
         CommitId(self.first + self.open.len() as u64)

@@ -13,7 +13,7 @@ use crate::explain::run::is_statement_level;
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
 use crate::state::overlay::{OWN, Overlay};
-use crate::state::{RowId, TableId, View};
+use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
 use std::rc::Rc;
@@ -130,7 +130,7 @@ impl Search<'_> {
         let by_statement = is_statement_level(member.level);
         let latest = CaseView { base: &self.case.base, delta: committed, own: &walker.overlay };
         let prepared = plan(self.case, step, &walker.session, &latest);
-        let writes = prepared.planned.may_write || prepared.planned.locks_rows();
+        let writes = prepared.planned.may_write || locks_rows(&prepared.planned);
 
         // The snapshot is a point of its own where something may come between it and the rest.
         if walker.snapshot.is_none() && prepared.planned.reads_snapshot {
@@ -239,4 +239,9 @@ fn follow(control: &Control, walker: &mut Walker) {
         }
         _ => {}
     }
+}
+
+/// Whether rows that it reads are locked, so that it reads their newest versions.
+fn locks_rows(planned: &crate::sql::Planned) -> bool {
+    planned.shape.to_ascii_lowercase().contains(" for ")
 }

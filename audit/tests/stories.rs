@@ -1,0 +1,67 @@
+//! Stories with known verdicts: every file under testscripts/{verdict,silent,hermitage} is told to the audit
+//! at each level that it names, and must come to exactly the rules that it expects.
+
+use pgassay_audit::{Auditor, Settings, script};
+use std::path::{Path, PathBuf};
+
+fn stories() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts");
+    let mut files = Vec::new();
+    for folder in ["verdict", "silent", "hermitage"] {
+        let entries = std::fs::read_dir(root.join(folder)).expect("the folder of stories");
+        files.extend(entries.map(|e| e.expect("a readable folder").path()));
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn every_story_comes_to_its_verdict() {
+    let only = std::env::var("STORY").ok();
+    let (mut told, mut wrong) = (0, Vec::new());
+    for path in stories() {
+        let name = format!(
+            "{}/{}",
+            path.parent().and_then(|p| p.file_name()).unwrap_or_default().to_string_lossy(),
+            path.file_name().unwrap_or_default().to_string_lossy()
+        );
+        if only.as_ref().is_some_and(|o| !name.contains(o.as_str())) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a readable story");
+        let (story, expected) = script::expectations(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(!expected.is_empty(), "{name} expects nothing at all");
+        for expectation in expected {
+            told += 1;
+            let records = script::parse(&story, expectation.level).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let mut auditor = Auditor::new(Settings { claim: expectation.claim, ..Settings::default() });
+            for record in records {
+                auditor.take(record);
+            }
+            auditor.finish();
+            let summary = auditor.summary();
+            let mut rules: Vec<String> = summary.violations.iter().map(|v| v.rule.clone()).collect();
+            rules.sort();
+            rules.dedup();
+            if only.is_some() {
+                for violation in &summary.violations {
+                    println!("{}", violation.story);
+                }
+                println!("{:?} {:?}", summary.coverage.reasons, summary.tiers);
+            }
+            if rules != expectation.rules {
+                wrong.push(format!(
+                    "{name} at {}{}: expected {:?}, found {:?}; reasons {:?}",
+                    expectation.level,
+                    expectation.claim.map(|c| format!(" claimed {c}")).unwrap_or_default(),
+                    expectation.rules,
+                    rules,
+                    summary.coverage.reasons
+                ));
+            }
+        }
+    }
+    assert!(told > 0, "no story was told");
+    assert!(wrong.is_empty(), "{} of {told} verdicts are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    println!("{told} verdicts");
+}
