@@ -4,6 +4,7 @@
 //! tables that it wrote unknown.
 
 use crate::assemble::{End, Transaction};
+use super::run::Lesson;
 use crate::interpret::Touch;
 use crate::points::{CommitId, Order};
 use crate::state::overlay::Overlay;
@@ -46,7 +47,7 @@ pub fn apply(txn: &Arc<Transaction>, overlay: &Overlay, store: &mut Store, order
             let all: Vec<RowId> = kept.chains().map(|(id, _)| id).collect();
             kept.knowledge = Knowledge::Complete;
             for id in all {
-                store.push(*table, id, Version { commit, row: None, rewrite: true });
+                store.push(*table, id, Version { rewrite: true, ..Version::new(commit, None) });
                 rows.push((*table, id));
             }
         }
@@ -55,11 +56,11 @@ pub fn apply(txn: &Arc<Transaction>, overlay: &Overlay, store: &mut Store, order
             if let Some(before) = chain.versions.last().map(|v| v.commit) {
                 order.remember(before, commit);
             }
-            store.push(*table, *id, Version { commit, row: replaced.row.clone(), rewrite: false });
+            store.push(*table, *id, Version::new(commit, replaced.row.clone()));
             rows.push((*table, *id));
         }
         for row in own.inserted.values() {
-            let id = store.insert(*table, Version { commit, row: Some(row.clone()), rewrite: false });
+            let id = store.insert(*table, Version::new(commit, Some(row.clone())));
             rows.push((*table, id));
         }
     }
@@ -127,7 +128,7 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
             };
         }
         let row: Row = row.into();
-        store.insert(storage, Version { commit: CommitId::INITIAL, row: Some(row), rewrite: false });
+        store.insert(storage, Version::new(CommitId::INITIAL, Some(row)));
     }
 }
 
@@ -142,5 +143,21 @@ pub fn unlearn(store: &mut Store, touch: &Touch) {
             }
         }
         Touch::Scan { table, .. } => store.forget(*table),
+    }
+}
+
+/// Adopts what an answer taught.
+pub fn learn(store: &mut Store, lesson: &Lesson) {
+    match lesson {
+        Lesson::Cell { table, id, row, column, value } => {
+            if let Some(table) = store.tables.get_mut(table) {
+                table.learn(*id, row, *column, value);
+            }
+        }
+        Lesson::Row { table, row, since } => {
+            let version = Version { since: *since, ..Version::new(CommitId::INITIAL, Some(row.clone())) };
+            store.insert(*table, version);
+        }
+        Lesson::Absent { table, columns, key, since } => store.table_mut(*table).know(columns, key, *since),
     }
 }

@@ -281,9 +281,7 @@ impl Explainer {
     /// Keeps what an explanation says about the order of commits, and what its answers taught.
     fn record(&mut self, attempt: &Attempt, chooser: &Chooser) {
         for lesson in &attempt.lessons {
-            if let Some(table) = self.store.tables.get_mut(&lesson.table) {
-                table.learn(lesson.id, &lesson.row, lesson.column, &lesson.value);
-            }
+            apply::learn(&mut self.store, lesson);
         }
         let decisions = chooser.decisions();
         for d in decisions {

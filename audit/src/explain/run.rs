@@ -15,12 +15,12 @@ use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
 use crate::state::{Row, RowId, TableId, View};
-use crate::trace::{Outcome, Status, Window};
+use crate::trace::{Nanos, Outcome, Status, Window};
 use crate::value::Value;
 use crate::verdict::Coverage;
 use pgassay_rules::{Level, anomaly};
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// What a run reads besides the transaction itself.
@@ -32,14 +32,15 @@ pub struct World<'a> {
     pub hidden: Option<CommitId>,
 }
 
-/// An unknown cell that an answer filled in.
+/// What an answer said about the state.
 #[derive(Clone, Debug)]
-pub struct Lesson {
-    pub table: TableId,
-    pub id: RowId,
-    pub row: Row,
-    pub column: usize,
-    pub value: Value,
+pub enum Lesson {
+    /// An unknown cell of a version.
+    Cell { table: TableId, id: RowId, row: Row, column: usize, value: Value },
+    /// A row that was never seen before, there since `since` at the latest.
+    Row { table: TableId, row: Row, since: Nanos },
+    /// Every row with this key is known from `since` on.
+    Absent { table: TableId, columns: Vec<usize>, key: Vec<Value>, since: Nanos },
 }
 
 /// What one statement came to.
@@ -212,6 +213,7 @@ fn run_step(
             hidden: world.hidden,
             chooser,
             providers: RefCell::default(),
+            unsure: Cell::default(),
         };
         let read = reader(read_point, window);
         let latest = reader(lock_point, seen.window);
@@ -340,13 +342,21 @@ fn teach(
                     hidden: world.hidden,
                     chooser,
                     providers: RefCell::default(),
+            unsure: Cell::default(),
                 }
                 .row(table, id);
                 if let Some(row) = row {
-                    attempt.lessons.push(Lesson { table, id, row, column, value });
+                    attempt.lessons.push(Lesson::Cell { table, id, row, column, value });
                 }
             }
-            Learned::Row { .. } | Learned::Absent { .. } => {}
+            // What a transaction that wrote there itself saw is not the committed state.
+            Learned::Row { table, .. } | Learned::Absent { table, .. } if attempt.overlay.table(table).is_some() => {}
+            Learned::Row { table, values } => {
+                attempt.lessons.push(Lesson::Row { table, row: values.into(), since: window.done });
+            }
+            Learned::Absent { table, columns, key } => {
+                attempt.lessons.push(Lesson::Absent { table, columns, key, since: window.done });
+            }
         }
     }
 }

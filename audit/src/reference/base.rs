@@ -71,6 +71,9 @@ impl Base<'_> {
             if self.members.contains(&version.commit) {
                 continue;
             }
+            if version.since >= self.start && version.since > 0 {
+                return None;
+            }
             if version.commit < self.order.settled() {
                 return version.row.as_ref();
             }
@@ -194,7 +197,9 @@ impl View for CaseView<'_> {
         for (id, row) in self.rows(table, Some((columns, key))) {
             each(id, &row);
         }
+        let kept = self.base.store.tables.get(&table);
         self.knowledge(table) == Knowledge::Complete
+            || kept.is_some_and(|t| t.knows(columns, key, self.base.start))
     }
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {

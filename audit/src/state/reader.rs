@@ -14,7 +14,7 @@ use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::trace::Window;
 use crate::value::{Key, Value};
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 pub struct Reader<'a> {
     pub store: &'a Store,
@@ -30,6 +30,8 @@ pub struct Reader<'a> {
     pub chooser: &'a RefCell<Chooser>,
     /// Open commits whose versions were read; for the certifier.
     pub providers: RefCell<SmallVec<[CommitId; 8]>>,
+    /// A row was met that may have been anything at the time of the snapshot.
+    pub unsure: Cell<bool>,
 }
 
 impl Reader<'_> {
@@ -51,9 +53,13 @@ impl Reader<'_> {
         self.chooser.borrow_mut().decide(self.order, id, self.point, window)
     }
 
-    /// The visible version of a chain, `None` if there is none or it is deleted.
+    /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
     fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
         for version in chain.versions.iter().rev() {
+            if version.since > 0 && version.since >= self.window.sent {
+                self.unsure.set(true);
+                return None;
+            }
             if self.sees(version.commit, version.rewrite) {
                 if version.commit >= self.order.settled() {
                     let mut providers = self.providers.borrow_mut();
@@ -144,7 +150,8 @@ impl View for Reader<'_> {
         if let Some(kept) = self.table(table)
             && !own.is_some_and(|o| o.truncated)
         {
-            certain |= kept.knowledge == Knowledge::Complete;
+            certain |= kept.knows(columns, key, self.window.sent);
+            self.unsure.set(false);
             for id in kept.candidates(columns, key) {
                 let Some(chain) = kept.chain(id) else { continue };
                 if own.is_some_and(|o| o.replaced.contains_key(&id)) {
@@ -156,6 +163,7 @@ impl View for Reader<'_> {
                     each(id, row);
                 }
             }
+            certain &= !self.unsure.get();
         }
         if let Some(own) = own {
             let replaced = own.replaced.iter().filter_map(|(id, r)| r.row.as_ref().map(|row| (*id, row)));

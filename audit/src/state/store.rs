@@ -12,7 +12,8 @@ use super::{Catalog, Row, RowId, TableId};
 use super::index::Index;
 use super::view::Knowledge;
 use crate::points::CommitId;
-use crate::value::Value;
+use crate::trace::Nanos;
+use crate::value::{Key, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -25,12 +26,23 @@ pub struct Version {
     pub row: Option<Row>,
     /// Made by TRUNCATE or a rewrite, which older snapshots see as well.
     pub rewrite: bool,
+    /// Learned from an answer that arrived at this instant: snapshots before it may have seen anything.
+    pub since: Nanos,
+}
+
+impl Version {
+    pub fn new(commit: CommitId, row: Option<Row>) -> Version {
+        Version { commit, row, rewrite: false, since: 0 }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     pub versions: SmallVec<[Version; 1]>,
 }
+
+/// Keys of a partial table that are remembered as known.
+const KNOWN_MAX: usize = 100_000;
 
 #[derive(Debug)]
 pub struct Table {
@@ -40,11 +52,13 @@ pub struct Table {
     free: Vec<u32>,
     indexes: RefCell<Vec<Index>>,
     rows_len: usize,
+    /// Partial tables: keys of which every row is known, and since when.
+    known: FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>,
 }
 
 impl Table {
     pub fn new(knowledge: Knowledge) -> Table {
-        Table { knowledge, chains: Vec::new(), free: Vec::new(), indexes: RefCell::new(Vec::new()), rows_len: 0 }
+        Table { knowledge, chains: Vec::new(), free: Vec::new(), indexes: RefCell::new(Vec::new()), rows_len: 0, known: FxHashMap::default() }
     }
 
     pub fn chain(&self, id: RowId) -> Option<&Chain> {
@@ -75,6 +89,27 @@ impl Table {
             }
         };
         indexes[at].find(key)
+    }
+
+    /// Every row with this key is known, from `since` on.
+    pub fn know(&mut self, columns: &[usize], key: &[Value], since: Nanos) {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        let key: Vec<Key> = key.iter().cloned().map(Key).collect();
+        self.known.entry((columns.into(), key)).or_insert(since);
+    }
+
+    /// Whether a snapshot taken after `at` finds every row with this key.
+    pub fn knows(&self, columns: &[usize], key: &[Value], at: Nanos) -> bool {
+        if self.knowledge == Knowledge::Complete {
+            return true;
+        }
+        if self.known.is_empty() {
+            return false;
+        }
+        let key: Vec<Key> = key.iter().cloned().map(Key).collect();
+        self.known.get(&(columns.into(), key)).is_some_and(|since| *since < at)
     }
 
     pub fn rows_len(&self) -> usize {
