@@ -15,12 +15,12 @@ use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
 use crate::state::{Row, RowId, TableId, View};
-use crate::trace::{Nanos, Outcome, Status, Window};
+use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
 use crate::verdict::Coverage;
 use pgassay_rules::{Level, anomaly};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 /// What a run reads besides the transaction itself.
@@ -214,6 +214,8 @@ fn run_step(
             chooser,
             providers: RefCell::default(),
             unsure: Cell::default(),
+            observed: &seen.outcome,
+            shown: OnceCell::new(),
         };
         let read = reader(read_point, window);
         let latest = reader(lock_point, seen.window);
@@ -228,7 +230,7 @@ fn run_step(
 
     let coverage = match expect.compare(&seen.outcome) {
         Match::Agrees { learned } => {
-            teach(learned, &mut effects, world, attempt, read_point, window, seen.window, chooser);
+            teach(learned, &mut effects, world, attempt, read_point, window, seen, chooser);
             match reasons.first() {
                 None => Coverage::Checked,
                 Some(reason) => Coverage::Partial(reason.clone()),
@@ -312,7 +314,7 @@ fn teach(
     attempt: &mut Attempt,
     point: PointId,
     window: Window,
-    statement: Window,
+    seen: &Observation,
     chooser: &RefCell<Chooser>,
 ) {
     for lesson in learned {
@@ -337,12 +339,14 @@ fn teach(
                     order: world.order,
                     window,
                     point,
-                    statement,
+                    statement: seen.window,
                     own: &attempt.overlay,
                     hidden: world.hidden,
                     chooser,
                     providers: RefCell::default(),
             unsure: Cell::default(),
+            observed: &seen.outcome,
+            shown: OnceCell::new(),
                 }
                 .row(table, id);
                 if let Some(row) = row {

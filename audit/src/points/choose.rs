@@ -39,8 +39,16 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Whether the point in `window` sees `commit`, which the windows leave open.
-    pub fn decide(&mut self, order: &Order, commit: CommitId, point: PointId, window: Window) -> bool {
+    /// Whether the point in `window` sees `commit`, which the windows leave open. `hint` is the side to try
+    /// first.
+    pub fn decide(
+        &mut self,
+        order: &Order,
+        commit: CommitId,
+        point: PointId,
+        window: Window,
+        hint: impl FnOnce() -> Option<bool>,
+    ) -> bool {
         let mut forced: Option<bool> = None;
         for d in &self.decisions {
             if d.commit == commit && d.point == point {
@@ -59,14 +67,21 @@ impl Chooser {
                 _ => {}
             }
         }
-        let visible = forced.unwrap_or_else(|| self.choose(order, commit, window));
+        let visible = forced.unwrap_or_else(|| self.choose(order, commit, window, hint));
         self.decisions.push(Decision { commit, point, visible });
         visible
     }
 
-    fn choose(&mut self, order: &Order, commit: CommitId, window: Window) -> bool {
+    fn choose(
+        &mut self,
+        order: &Order,
+        commit: CommitId,
+        window: Window,
+        hint: impl FnOnce() -> Option<bool>,
+    ) -> bool {
         if self.used == self.script.len() {
-            let visible = order.get(commit).is_none_or(|c| likely_before(c.lo, c.hi, window));
+            let middle = || order.get(commit).is_none_or(|c| likely_before(c.lo, c.hi, window));
+            let visible = hint().unwrap_or_else(middle);
             self.script.push(Choice { visible, flipped: false });
         }
         let choice = self.script[self.used];
@@ -83,7 +98,7 @@ impl Chooser {
             }
         }
         let probe = self.script.len();
-        let answer = self.decide(order, commit, point, window);
+        let answer = self.decide(order, commit, point, window, || Some(visible));
         if answer != visible && self.script.len() > probe {
             // It was free after all; take the required side and leave nothing to flip.
             if let Some(last) = self.script.last_mut() {

@@ -7,14 +7,15 @@
 //! [`Chooser`] is asked.
 
 use super::overlay::{OWN, Overlay};
-use super::store::{Chain, Store, Table};
+use super::store::{Chain, Store, Table, Version};
 use super::view::Knowledge;
 use super::{Catalog, Row, RowId, TableId, View};
 use crate::points::{Chooser, CommitId, Order, PointId};
-use crate::trace::Window;
-use crate::value::{Key, Value};
+use crate::trace::{Outcome, Window};
+use crate::value::{Context, Key, Value, decode};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
+use rustc_hash::FxHashSet;
+use std::cell::{Cell, OnceCell, RefCell};
 
 pub struct Reader<'a> {
     pub store: &'a Store,
@@ -30,12 +31,15 @@ pub struct Reader<'a> {
     pub chooser: &'a RefCell<Chooser>,
     /// Open commits whose versions were read; for the certifier.
     pub providers: RefCell<SmallVec<[CommitId; 8]>>,
+    /// The answer that was observed, to guess well.
+    pub observed: &'a Outcome,
+    pub shown: OnceCell<Option<FxHashSet<Key>>>,
     /// A row was met that may have been anything at the time of the snapshot.
     pub unsure: Cell<bool>,
 }
 
 impl Reader<'_> {
-    fn sees(&self, id: CommitId, rewrite: bool) -> bool {
+    fn sees(&self, id: CommitId, rewrite: bool, hint: impl FnOnce() -> Option<bool>) -> bool {
         if self.hidden == Some(id) {
             return false;
         }
@@ -50,17 +54,18 @@ impl Reader<'_> {
         if commit.lo > window.done {
             return false;
         }
-        self.chooser.borrow_mut().decide(self.order, id, self.point, window)
+        self.chooser.borrow_mut().decide(self.order, id, self.point, window, hint)
     }
 
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
     fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
-        for version in chain.versions.iter().rev() {
+        for (at, version) in chain.versions.iter().enumerate().rev() {
             if version.since > 0 && version.since >= self.window.sent {
                 self.unsure.set(true);
                 return None;
             }
-            if self.sees(version.commit, version.rewrite) {
+            let hint = || self.answer_shows(version, at.checked_sub(1).map(|below| &chain.versions[below]));
+            if self.sees(version.commit, version.rewrite, hint) {
                 if version.commit >= self.order.settled() {
                     let mut providers = self.providers.borrow_mut();
                     if !providers.contains(&version.commit) {
@@ -73,6 +78,25 @@ impl Reader<'_> {
         None
     }
 
+    /// Whether the answer that was observed looks more like `newer` (true) than like what is below it: a value
+    /// that only one of them has occurs in the answer. A guess, to be tried first.
+    fn answer_shows(&self, newer: &Version, below: Option<&Version>) -> Option<bool> {
+        let values = self.shown.get_or_init(|| shown_values(self.observed)).as_ref()?;
+        let newer = newer.row.as_deref().unwrap_or(&[]);
+        let below = below.and_then(|v| v.row.as_deref()).unwrap_or(&[]);
+        let only_in = |row: &[Value], other: &[Value]| {
+            row.iter().enumerate().any(|(at, value)| {
+                let fresh = other.get(at).is_none_or(|o| Key(o.clone()) != Key(value.clone()));
+                fresh && values.contains(&Key(value.clone()))
+            })
+        };
+        match (only_in(newer, below), only_in(below, newer)) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => None,
+        }
+    }
+
     /// Whether this transaction itself created the table, so that every row is known.
     fn is_created(&self, table: TableId) -> bool {
         self.own.catalog.is_some() && self.store.catalog.table(table).is_none()
@@ -81,6 +105,19 @@ impl Reader<'_> {
     fn table(&self, table: TableId) -> Option<&Table> {
         self.store.tables.get(&table)
     }
+}
+
+/// Answers with more cells than this are not looked through for hints.
+const SHOWN_MAX: usize = 4_096;
+
+fn shown_values(observed: &Outcome) -> Option<FxHashSet<Key>> {
+    let Outcome::Answer(answer) = observed else { return None };
+    if answer.rows.len() * answer.columns.len() > SHOWN_MAX || answer.columns.is_empty() {
+        return None;
+    }
+    let context = Context::defaults();
+    let cells = answer.rows.iter().flat_map(|row| row.iter().zip(answer.columns.iter()));
+    Some(cells.map(|(cell, column)| Key(decode(column.type_oid, column.format, cell.as_ref(), &context))).collect())
 }
 
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
