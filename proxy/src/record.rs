@@ -302,7 +302,7 @@ fn judge(queue: Queue, settings: Settings, live: &Live) {
                         tracing::error!(
                             "the audit crashed; it starts anew and knows nothing of what was before"
                         );
-                        earlier = merged(&earlier, auditor.summary());
+                        earlier = merged(&earlier, &auditor.summary());
                         auditor = Auditor::new(settings.clone());
                         let window = Window::new(0, clock::now());
                         let reason = "the audit crashed".to_owned();
@@ -335,7 +335,7 @@ fn tell(violations: &[pgassay_audit::verdict::Violation]) {
 }
 
 fn publish(live: &Live, earlier: &Summary, auditor: &Auditor) {
-    let summary = merged(earlier, auditor.summary());
+    let summary = merged(earlier, &auditor.summary());
     live.transactions.store(summary.transactions, Relaxed);
     let mut snapshot = live.audit();
     snapshot.stats = auditor.stats();

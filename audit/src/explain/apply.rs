@@ -124,7 +124,7 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
             let Some((at, type_oid)) = *place else { continue };
             row[at] = match cell {
                 None => Value::Null,
-                Some(text) => value::decode(type_oid, 0, Some(&bytes::Bytes::copy_from_slice(text.as_bytes())), &context),
+                Some(text) => value::decode(type_oid, 0, Some(text.as_bytes()), &context),
             };
         }
         let row: Row = row.into();

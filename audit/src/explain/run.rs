@@ -10,7 +10,7 @@ use crate::assemble::{Step, Transaction};
 use crate::control::Control;
 use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
-use crate::sql::{Kind, Planner, Prepared};
+use crate::sql::{Kind, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
@@ -180,8 +180,8 @@ fn run_step(
     }
     let catalog = attempt.overlay.catalog.clone().unwrap_or_else(|| world.store.catalog.clone());
     let types: SmallVec<[u32; 8]> = seen.parameters.iter().map(|p| p.type_oid).collect();
-    let Prepared { planned, literals } =
-        world.planner.plan(&catalog, &seen.text, seen.part, &attempt.session.settings, &types);
+    let prepared = world.planner.plan(&catalog, &seen.text, seen.part, &attempt.session.settings, &types);
+    let planned = &prepared.planned;
     let shape = planned.shape.clone();
     if seen.protocol == crate::trace::Protocol::Continued || seen.protocol == crate::trace::Protocol::Function {
         havoc(&planned.touches, &mut attempt.overlay, planned.may_write, "portal_continued");
@@ -220,7 +220,7 @@ fn run_step(
         let read = reader(read_point, window);
         let latest = reader(lock_point, seen.window);
         let views = Views { snapshot: &read, latest: &latest, recheck: by_statement };
-        let execution = interpret::execute(&planned, &parameters, &literals, views, &context);
+        let execution = interpret::execute_copy(&prepared, &parameters, copied(&seen.outcome), views, &context);
         (execution, read.providers.into_inner())
     };
     attempt.windows.push((read_point, window));
@@ -406,6 +406,14 @@ fn adjust(kind: &Kind, session: &mut SessionState, catalog: &crate::state::Catal
         }
         Kind::Deallocate(None) => session.prepared.clear(),
         _ => {}
+    }
+}
+
+/// What the client sent for COPY … FROM STDIN.
+pub fn copied(outcome: &Outcome) -> Option<&[u8]> {
+    match outcome {
+        Outcome::Answer(answer) => answer.copy.as_deref(),
+        _ => None,
     }
 }
 

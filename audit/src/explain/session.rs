@@ -2,10 +2,11 @@
 //!
 //! Always true: a setting whose value is not known makes what depends on it unknown, never wrong.
 
+use crate::interpret;
 use crate::sql::SessionSettings;
 use crate::state::Catalog;
 use crate::trace::SessionFacts;
-use crate::value::{Collation, Context, DateStyle, TimeZone};
+use crate::value::{Context, Value};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -75,17 +76,7 @@ impl SessionState {
 
     /// The catalog, or a setting, has changed.
     pub fn refresh(&mut self, catalog: &Catalog) {
-        let settings = &self.settings;
-        self.context = Arc::new(Context {
-            time_zone: TimeZone::from_setting(&settings.time_zone),
-            date_style: DateStyle::from_setting(&settings.date_style),
-            interval_style_postgres: settings.interval_style.eq_ignore_ascii_case("postgres"),
-            shortest_floats: settings.extra_float_digits > 0,
-            bytea_hex: settings.bytea_output.eq_ignore_ascii_case("hex"),
-            collation: if catalog.collation_is_c() { Collation::Bytes } else { Collation::Deterministic },
-            user_types: catalog.user_types(),
-            ..Context::defaults()
-        });
+        self.context = interpret::context(catalog, &self.settings, Value::Unknown);
     }
 }
 

@@ -31,12 +31,14 @@ pub struct Execution {
 }
 
 /// The states that a statement sees. Rows are found in `snapshot`. READ COMMITTED writes and FOR UPDATE/SHARE
-/// re-check them on `latest` (EvalPlanQual); unique and foreign keys and ON CONFLICT look there, too.
-/// Otherwise both are the same view.
+/// re-check them on `latest` (EvalPlanQual): that is `recheck`. A snapshot transaction does not; there a row that
+/// changed since is an error (40001), which is not the interpreter's business. Unique and foreign keys and
+/// ON CONFLICT look at `latest` at every level.
 #[derive(Clone, Copy)]
 pub struct Views<'a> {
     pub snapshot: &'a dyn View,
     pub latest: &'a dyn View,
+    pub recheck: bool,
 }
 
 /// One change to the state, in the order of execution.
@@ -75,7 +77,7 @@ impl std::fmt::Debug for Touch {
 impl<'a> Views<'a> {
     /// Both are the same.
     pub fn one(view: &'a dyn View) -> Views<'a> {
-        Views { snapshot: view, latest: view }
+        Views { snapshot: view, latest: view, recheck: false }
     }
 }
 

@@ -17,9 +17,9 @@ use crate::assemble::{Step, Transaction};
 use crate::explain::session::SessionState;
 use crate::interpret::{self, Difference, Effect, Learned, Match, Views};
 use crate::points::CommitId;
-use crate::sql::{Planned, Planner, Prepared};
+use crate::explain::run::copied;
+use crate::sql::{Planner, Prepared};
 use crate::trace::{Outcome, Protocol, Status};
-use crate::value::Value;
 use base::{Base, CaseView, Delta};
 use pgassay_rules::Level;
 use std::sync::Arc;
@@ -73,15 +73,14 @@ fn is_judged(step: &Step) -> bool {
 }
 
 fn execute(
-    planned: &Planned,
-    literals: &[Value],
+    prepared: &Prepared,
     step: &Step,
     session: &SessionState,
     views: Views<'_>,
 ) -> Done {
     let context = &session.context;
-    let parameters = planned.decode_parameters(&step.seen.parameters, context);
-    let execution = interpret::execute(planned, &parameters, literals, views, context);
+    let parameters = prepared.planned.decode_parameters(&step.seen.parameters, context);
+    let execution = interpret::execute_copy(prepared, &parameters, copied(&step.seen.outcome), views, context);
     let mut effects = execution.effects;
     let agrees = match execution.expect.compare(&step.seen.outcome) {
         Match::Differs(difference) => Err(difference),

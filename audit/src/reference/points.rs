@@ -143,7 +143,7 @@ impl Search<'_> {
         let Done { agrees, effects } = {
             let read = CaseView { base: &self.case.base, delta: &snapshot, own: &walker.overlay };
             let views = Views { snapshot: &read, latest: &latest, recheck: by_statement };
-            execute(&prepared.planned, &prepared.literals, step, &walker.session, views)
+            execute(&prepared, step, &walker.session, views)
         };
         if let Err(difference) = agrees {
             self.note(at, walker.step, difference);

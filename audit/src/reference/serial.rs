@@ -89,7 +89,7 @@ impl Search<'_> {
             let view = CaseView { base: &self.case.base, delta: committed, own: &overlay };
             let prepared = plan(self.case, step, &member.session, &view);
             let views = Views { snapshot: &view, latest: &view, recheck: false };
-            let Done { agrees, effects } = execute(&prepared.planned, &prepared.literals, step, &member.session, views);
+            let Done { agrees, effects } = execute(&prepared, step, &member.session, views);
             if let Err(difference) = agrees {
                 if self.differences.len() < 64 {
                     self.differences.push((at, number, difference));

@@ -117,7 +117,7 @@ fn shown_values(observed: &Outcome) -> Option<FxHashSet<Key>> {
     }
     let context = Context::defaults();
     let cells = answer.rows.iter().flat_map(|row| row.iter().zip(answer.columns.iter()));
-    Some(cells.map(|(cell, column)| Key(decode(column.type_oid, column.format, cell.as_ref(), &context))).collect())
+    Some(cells.map(|(cell, column)| Key(decode(column.type_oid, column.format, cell.as_deref(), &context))).collect())
 }
 
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
