@@ -56,7 +56,9 @@ pub struct Transaction {
 
 impl Transaction {
     pub fn sent(&self) -> Nanos {
-        self.steps.first().map_or(self.end.window().sent, |s| s.seen.window.sent)
+        self.steps
+            .first()
+            .map_or(self.end.window().sent, |s| s.seen.window.sent)
     }
 }
 
@@ -107,8 +109,13 @@ impl Assembler {
         match record {
             Record::SessionStart(facts) => {
                 let initial = startup_modes(facts);
-                let session =
-                    Session { facts: Arc::new(facts.clone()), defaults: initial, initial, number: 0, open: None };
+                let session = Session {
+                    facts: Arc::new(facts.clone()),
+                    defaults: initial,
+                    initial,
+                    number: 0,
+                    open: None,
+                };
                 self.sessions.insert(facts.session, session);
             }
             Record::Statement(seen) => self.statement(Arc::new((**seen).clone()), out),
@@ -134,7 +141,8 @@ impl Assembler {
     /// When the oldest transaction that is still open took, or may have taken, its first snapshot.
     pub fn oldest_open(&self) -> Option<Nanos> {
         let open = self.sessions.values().filter_map(|s| s.open.as_ref());
-        open.filter_map(|o| o.steps.first()).map(|s| s.seen.window.sent).min()
+        open.map(|o| o.steps.first().map_or(o.ready.sent, |s| s.seen.window.sent))
+            .min()
     }
 
     pub fn open_len(&self) -> usize {
@@ -168,7 +176,11 @@ impl Assembler {
         let session = self.sessions.get_mut(&id).expect("inserted above");
 
         // An implicit transaction ends with its request group.
-        if session.open.as_ref().is_some_and(|o| !o.explicit && o.group != seen.group) {
+        if session
+            .open
+            .as_ref()
+            .is_some_and(|o| !o.explicit && o.group != seen.group)
+        {
             close_implicit(session, self.server_default, out);
         }
         let ok = matches!(seen.outcome, Outcome::Answer(_));
@@ -206,7 +218,10 @@ impl Assembler {
             open.ready = seen.ready;
         }
         let failed_statement = matches!(seen.outcome, Outcome::Error(_));
-        open.steps.push(Step { control: control.clone(), seen: seen.clone() });
+        open.steps.push(Step {
+            control: control.clone(),
+            seen: seen.clone(),
+        });
 
         match control {
             Control::Begin(modes) if ok => {
@@ -228,7 +243,12 @@ impl Assembler {
             }
             Control::Rollback { chain } if ok || lost => {
                 let modes = open.modes;
-                close(session, End::Aborted(Window::new(seen.window.sent, seen.ready.done)), self.server_default, out);
+                close(
+                    session,
+                    End::Aborted(Window::new(seen.window.sent, seen.ready.done)),
+                    self.server_default,
+                    out,
+                );
                 reopen(session, chain && !lost, modes, &seen);
             }
             Control::PrepareTransaction(gid) if ok => {
@@ -249,9 +269,15 @@ impl Assembler {
             _ => {
                 open.failed |= failed_statement;
                 // COMMIT of a failed block, or an error in COMMIT itself (deferred constraint, 40001).
-                let ended_block = open.explicit && seen.after == Status::Idle && failed_statement && seen.ready.done > 0;
+                let ended_block =
+                    open.explicit && seen.after == Status::Idle && failed_statement && seen.ready.done > 0;
                 if ended_block {
-                    close(session, End::Aborted(Window::new(seen.window.sent, seen.ready.done)), self.server_default, out);
+                    close(
+                        session,
+                        End::Aborted(Window::new(seen.window.sent, seen.ready.done)),
+                        self.server_default,
+                        out,
+                    );
                 }
             }
         }
@@ -274,10 +300,17 @@ impl Assembler {
 
     /// The session ended, or part of it was not seen.
     fn lose(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
         let Some(open) = &session.open else { return };
         if open.explicit {
-            close(session, End::Aborted(Window::new(at, at)), self.server_default, out);
+            close(
+                session,
+                End::Aborted(Window::new(at, at)),
+                self.server_default,
+                out,
+            );
         } else {
             close_implicit(session, self.server_default, out);
         }
@@ -294,7 +327,10 @@ fn startup_modes(facts: &SessionFacts) -> Modes {
                 // `-c name=value` and `--name=value`, backslash-escaped blanks.
                 let plain = value.replace("\\ ", "\u{1}");
                 for word in plain.split_whitespace() {
-                    let word = word.trim_start_matches("-c").trim_start_matches("--").replace('\u{1}', " ");
+                    let word = word
+                        .trim_start_matches("-c")
+                        .trim_start_matches("--")
+                        .replace('\u{1}', " ");
                     if let Some((name, value)) = word.split_once('=')
                         && name.replace('-', "_") == "default_transaction_isolation"
                     {
@@ -367,10 +403,22 @@ fn close(session: &mut Session, end: End, server_default: Option<Level>, out: &m
 
 fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> Option<Transaction> {
     let open = session.open.take()?;
-    let id = TxnId { session: session.facts.session, number: session.number };
+    let id = TxnId {
+        session: session.facts.session,
+        number: session.number,
+    };
     session.number += 1;
-    let level = open.modes.level.or(session.defaults.level).or(server_default).unwrap_or(Level::ReadCommitted);
-    let read_only = open.modes.read_only.or(session.defaults.read_only).unwrap_or(false);
+    let level = open
+        .modes
+        .level
+        .or(session.defaults.level)
+        .or(server_default)
+        .unwrap_or(Level::ReadCommitted);
+    let read_only = open
+        .modes
+        .read_only
+        .or(session.defaults.read_only)
+        .unwrap_or(false);
     Some(Transaction {
         id,
         level,

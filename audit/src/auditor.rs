@@ -32,7 +32,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { profile: "postgres".to_owned(), claim: None, workers: 1, solve_ms_max: 2_000 }
+        Settings {
+            profile: "postgres".to_owned(),
+            claim: None,
+            workers: 1,
+            solve_ms_max: 2_000,
+        }
     }
 }
 
@@ -101,13 +106,19 @@ impl Auditor {
         match record {
             Record::Mark { at } => self.sequencer.mark(at),
             Record::Bootstrap(bootstrap) => {
-                let level = bootstrap.settings.iter().find(|(n, _)| n == "default_transaction_isolation");
+                let level = bootstrap
+                    .settings
+                    .iter()
+                    .find(|(n, _)| n == "default_transaction_isolation");
                 if let Some(level) = level.and_then(|(_, v)| v.parse().ok()) {
                     self.assembler.default_level(level);
                 }
-                self.sequencer.add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
+                self.sequencer
+                    .add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
             }
-            Record::Writers { at, exclusive, .. } => self.sequencer.add_other(at, Item::Writers { exclusive }),
+            Record::Writers { at, exclusive, .. } => {
+                self.sequencer.add_other(at, Item::Writers { exclusive })
+            }
             _ => {}
         }
         self.advance()
@@ -171,13 +182,13 @@ impl Auditor {
     fn judge(&mut self, txn: &Arc<Transaction>, found: &mut Vec<Violation>) {
         self.summary.transactions += 1;
         self.stats.judged += txn.steps.len() as u64;
-        let written_before = &self.explainer;
-        let _ = written_before;
+        if self.shared {
+            // Whatever was known may have been overwritten since, by somebody nobody sees.
+            self.explainer.forget();
+        }
         let level = txn.level;
         let (fate, commit) = self.explainer.judge(txn, level, &self.sequencer);
         self.settle(txn, commit, fate, found);
-        let claim = self.settings.claim;
-        let _ = claim;
         for (txn, commit, fate) in self.explainer.retry(key_of(txn), |t| t.level) {
             self.settle(&txn, commit, fate, found);
         }
@@ -190,10 +201,20 @@ impl Auditor {
     }
 
     /// What follows from the fate of one transaction.
-    fn settle(&mut self, txn: &Arc<Transaction>, commit: Option<crate::points::CommitId>, fate: Fate, found: &mut Vec<Violation>) {
+    fn settle(
+        &mut self,
+        txn: &Arc<Transaction>,
+        commit: Option<crate::points::CommitId>,
+        fate: Fate,
+        found: &mut Vec<Violation>,
+    ) {
         match fate {
             Fate::Deferred => {}
-            Fate::Explained { attempt, tier, decisions } => {
+            Fate::Explained {
+                attempt,
+                tier,
+                decisions,
+            } => {
                 self.tally.count(&attempt, tier);
                 self.certify(txn, commit, &attempt, &decisions, found);
             }
@@ -204,7 +225,10 @@ impl Auditor {
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
     fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
-        let shape = attempt.judged[suspect.step].as_ref().map(|j| j.shape.clone()).unwrap_or_else(|| Arc::from(""));
+        let shape = attempt.judged[suspect.step]
+            .as_ref()
+            .map(|j| j.shape.clone())
+            .unwrap_or_else(|| Arc::from(""));
         let rule = classify::suspect(&suspect, &self.explainer);
         let shapes = vec![shape];
         let fingerprint = story::fingerprint(rule, suspect.level, &shapes);
@@ -220,8 +244,14 @@ impl Auditor {
                 if told.is_empty() {
                     told.push((0, suspect.step, suspect.difference.clone()));
                 }
-                let proof =
-                    Proof { rule, level: suspect.level, members: &members, differences: &told, edges: &[], shapes };
+                let proof = Proof {
+                    rule,
+                    level: suspect.level,
+                    members: &members,
+                    differences: &told,
+                    edges: &[],
+                    shapes,
+                };
                 self.report(story::tell(&proof), found);
                 self.explainer.unlearn(&attempt.reads, suspect.step);
             }
@@ -253,7 +283,8 @@ impl Auditor {
             self.summary.violations[*at].repeats += 1;
             return;
         }
-        self.told.insert(violation.fingerprint.clone(), self.summary.violations.len());
+        self.told
+            .insert(violation.fingerprint.clone(), self.summary.violations.len());
         self.summary.violations.push(violation.clone());
         found.push(violation);
     }
@@ -292,7 +323,14 @@ impl Auditor {
             return;
         }
         let session = self.explainer.session_of(txn);
-        let node = Node::new(txn.clone(), txn.level, session, commit, reads, attempt.written.clone());
+        let node = Node::new(
+            txn.clone(),
+            txn.level,
+            session,
+            commit,
+            reads,
+            attempt.written.clone(),
+        );
         if let Some(cycle) = self.certifier.add(node) {
             self.cycle(&cycle, found);
         }
@@ -312,11 +350,20 @@ impl Auditor {
         match confirm::cycle(cycle, &self.explainer, participates) {
             Confirmed::Impossible { members, differences } => {
                 let len = cycle.len();
-                let edges: Vec<(usize, usize, &'static str)> =
-                    cycle.iter().enumerate().map(|(at, (_, kind))| (at, (at + 1) % len, *kind)).collect();
+                let edges: Vec<(usize, usize, &'static str)> = cycle
+                    .iter()
+                    .enumerate()
+                    .map(|(at, (_, kind))| (at, (at + 1) % len, *kind))
+                    .collect();
                 let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
-                let proof =
-                    Proof { rule, level, members: &members[..len], differences: &told, edges: &edges, shapes };
+                let proof = Proof {
+                    rule,
+                    level,
+                    members: &members[..len],
+                    differences: &told,
+                    edges: &edges,
+                    shapes,
+                };
                 self.report(story::tell(&proof), found);
             }
             Confirmed::Explained { .. } => self.tally.reason("cycle_explained"),
@@ -327,11 +374,21 @@ impl Auditor {
     fn collect(&mut self, current: &Transaction) {
         let mut horizon = current.end.window().sent;
         let waiting = self.sequencer.upcoming().map(|t| t.sent()).min();
-        for bound in [self.assembler.oldest_open(), waiting, self.explainer.oldest_deferred()].into_iter().flatten() {
+        for bound in [
+            self.assembler.oldest_open(),
+            waiting,
+            self.explainer.oldest_deferred(),
+        ]
+        .into_iter()
+        .flatten()
+        {
             horizon = horizon.min(bound);
         }
         self.certifier.collect(horizon);
-        let kept = self.certifier.oldest().map_or(horizon, |oldest| horizon.min(oldest));
+        let kept = self
+            .certifier
+            .oldest()
+            .map_or(horizon, |oldest| horizon.min(oldest));
         self.explainer.collect(kept);
     }
 }

@@ -68,7 +68,17 @@ impl Node {
         writes: Vec<Written>,
     ) -> Node {
         let window = txn.end.window();
-        Node { txn, level, session, commit, window, reads, writes, after: Vec::new(), ancestors: 0 }
+        Node {
+            txn,
+            level,
+            session,
+            commit,
+            window,
+            reads,
+            writes,
+            after: Vec::new(),
+            ancestors: 0,
+        }
     }
 }
 
@@ -89,7 +99,9 @@ impl Certifier {
         let mut incoming: Vec<(u64, &'static str)> = Vec::new();
         let mut outgoing: Vec<(u64, &'static str)> = Vec::new();
         for &other in &self.arrival {
-            let Some(earlier) = self.nodes.get(&other) else { continue };
+            let Some(earlier) = self.nodes.get(&other) else {
+                continue;
+            };
             for kind in edges(earlier, &node) {
                 incoming.push((other, kind));
             }
@@ -200,7 +212,10 @@ impl Certifier {
 
     /// Where the oldest transaction that is kept began.
     pub fn oldest(&self) -> Option<Nanos> {
-        self.arrival.front().and_then(|n| self.nodes.get(n)).map(|n| n.txn.sent())
+        self.arrival
+            .front()
+            .and_then(|n| self.nodes.get(n))
+            .map(|n| n.txn.sent())
     }
 
     pub fn len(&self) -> usize {
@@ -269,7 +284,9 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
         writes.iter().any(|w| {
             let mut rows = w.before.iter().chain(&w.after);
             match touch {
-                Touch::Key { table, columns, key } => *table == w.table && rows.any(|row| has_key(row, columns, key)),
+                Touch::Key { table, columns, key } => {
+                    *table == w.table && rows.any(|row| has_key(row, columns, key))
+                }
                 Touch::Scan { table, filter } => {
                     *table == w.table && rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row)))
                 }
@@ -279,10 +296,13 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
 }
 
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
-    columns.iter().zip(key).all(|(&column, wanted)| match row.get(column) {
-        None | Some(Value::Unknown) => true,
-        Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
-    })
+    columns
+        .iter()
+        .zip(key)
+        .all(|(&column, wanted)| match row.get(column) {
+            None | Some(Value::Unknown) => true,
+            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+        })
 }
 
 /// What a transaction wrote, with what was there before, as the store has it before it is applied.
@@ -291,11 +311,22 @@ pub fn written(overlay: &Overlay, store: &Store) -> Vec<Written> {
     for (table, own) in &overlay.tables {
         let kept = store.tables.get(table);
         for (id, replaced) in &own.replaced {
-            let before = kept.and_then(|t| t.chain(*id)).and_then(|c| c.versions.last()).and_then(|v| v.row.clone());
-            all.push(Written { table: *table, before, after: replaced.row.clone() });
+            let before = kept
+                .and_then(|t| t.chain(*id))
+                .and_then(|c| c.versions.last())
+                .and_then(|v| v.row.clone());
+            all.push(Written {
+                table: *table,
+                before,
+                after: replaced.row.clone(),
+            });
         }
         for row in own.inserted.values() {
-            all.push(Written { table: *table, before: None, after: Some(row.clone()) });
+            all.push(Written {
+                table: *table,
+                before: None,
+                after: Some(row.clone()),
+            });
         }
     }
     all
@@ -312,8 +343,17 @@ pub fn reads_of(
         .filter(|r| !r.touches.is_empty())
         .map(|r| {
             let (point, window) = point_of(r.step);
-            let decided = decisions.iter().filter(|d| d.point == point).map(|d| (d.commit, d.visible)).collect();
-            Read { step: r.step, touches: r.touches.clone(), window, decided }
+            let decided = decisions
+                .iter()
+                .filter(|d| d.point == point)
+                .map(|d| (d.commit, d.visible))
+                .collect();
+            Read {
+                step: r.step,
+                touches: r.touches.clone(),
+                window,
+                decided,
+            }
         })
         .collect()
 }

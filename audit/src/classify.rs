@@ -29,13 +29,26 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
     }
     let txn = &suspect.txn;
     // Every answer alone is fine, but not together with what others saw?
-    if explains_in(suspect, txn, suspect.level, explainer, &explainer.order.without_facts()) {
+    if explains_in(
+        suspect,
+        txn,
+        suspect.level,
+        explainer,
+        &explainer.order.without_facts(),
+    ) {
         return &anomaly::LONG_FORK;
     }
     // Another snapshot for this statement alone?
-    if suspect.level != Level::ReadCommitted && suspect.step > 0 && explains(suspect, txn, Level::ReadCommitted, explainer) {
+    if suspect.level != Level::ReadCommitted
+        && suspect.step > 0
+        && explains(suspect, txn, Level::ReadCommitted, explainer)
+    {
         let rows = ["missing_row", "extra_row", "wrong_count"].contains(&found.name);
-        return if rows { &anomaly::PHANTOM } else { &anomaly::READ_SKEW };
+        return if rows {
+            &anomaly::PHANTOM
+        } else {
+            &anomaly::READ_SKEW
+        };
     }
     // Without what it wrote itself?
     let alone = only_step(txn, suspect.step, |window| window);
@@ -48,7 +61,12 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
     }
     // With the writes of a transaction that was rolled back, or not yet committed?
     for other in explainer.recent_aborted() {
-        if explains(suspect, &graft(other, usize::MAX, txn, suspect.step), Level::ReadCommitted, explainer) {
+        if explains(
+            suspect,
+            &graft(other, usize::MAX, txn, suspect.step),
+            Level::ReadCommitted,
+            explainer,
+        ) {
             return &anomaly::ABORTED_READ;
         }
     }
@@ -57,7 +75,12 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
             continue;
         }
         for keep in 1..other.steps.len() {
-            if explains(suspect, &graft(other, keep, txn, suspect.step), Level::ReadCommitted, explainer) {
+            if explains(
+                suspect,
+                &graft(other, keep, txn, suspect.step),
+                Level::ReadCommitted,
+                explainer,
+            ) {
                 let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
                 return match (more, saw(other, txn)) {
                     (true, _) => &anomaly::INTERMEDIATE_READ,
@@ -67,7 +90,9 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
             }
         }
     }
-    let future = only_step(txn, suspect.step, |window| Window::new(window.sent, Nanos::MAX - 1));
+    let future = only_step(txn, suspect.step, |window| {
+        Window::new(window.sent, Nanos::MAX - 1)
+    });
     if explains(suspect, &future, Level::ReadCommitted, explainer) {
         return &anomaly::FUTURE_READ;
     }
@@ -78,13 +103,22 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
 }
 
 fn step_with(step: &Step, window: impl Fn(Window) -> Window) -> Step {
-    let seen = Observation { window: window(step.seen.window), ..(*step.seen).clone() };
-    Step { control: step.control.clone(), seen: Arc::new(seen) }
+    let seen = Observation {
+        window: window(step.seen.window),
+        ..(*step.seen).clone()
+    };
+    Step {
+        control: step.control.clone(),
+        seen: Arc::new(seen),
+    }
 }
 
 /// The one step, as a transaction of its own.
 fn only_step(txn: &Transaction, step: usize, window: impl Fn(Window) -> Window) -> Transaction {
-    Transaction { steps: vec![step_with(&txn.steps[step], window)], ..txn.clone() }
+    Transaction {
+        steps: vec![step_with(&txn.steps[step], window)],
+        ..txn.clone()
+    }
 }
 
 /// The first `keep` steps of another transaction, then the step in question.
@@ -95,16 +129,24 @@ fn graft(other: &Transaction, keep: usize, txn: &Transaction, step: usize) -> Tr
 }
 
 fn writes(text: &str) -> bool {
-    let word: String = text.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect();
-    ["insert", "update", "delete", "merge", "with", "copy", "truncate"].contains(&word.to_ascii_lowercase().as_str())
+    let word: String = text
+        .trim_start()
+        .chars()
+        .take_while(|c| c.is_ascii_alphabetic())
+        .collect();
+    ["insert", "update", "delete", "merge", "with", "copy", "truncate"]
+        .contains(&word.to_ascii_lowercase().as_str())
 }
 
 /// Whether `other`, too, was under way while `txn` wrote, and read after it.
 fn saw(other: &Transaction, txn: &Transaction) -> bool {
     let first_write = txn.steps.iter().find(|s| writes(&s.seen.text));
     first_write.is_some_and(|w| {
-        other.steps.iter().any(|s| !writes(&s.seen.text) && s.control == crate::control::Control::Data
-            && s.seen.window.sent > w.seen.window.done)
+        other.steps.iter().any(|s| {
+            !writes(&s.seen.text)
+                && s.control == crate::control::Control::Data
+                && s.seen.window.sent > w.seen.window.done
+        })
     })
 }
 
@@ -113,10 +155,25 @@ fn explains(suspect: &Suspect, variant: &Transaction, level: Level, explainer: &
     explains_in(suspect, variant, level, explainer, &explainer.order)
 }
 
-fn explains_in(suspect: &Suspect, variant: &Transaction, level: Level, explainer: &Explainer, order: &Order) -> bool {
-    let world = World { store: &explainer.store, order, planner: &explainer.planner, hidden: suspect.commit };
+fn explains_in(
+    suspect: &Suspect,
+    variant: &Transaction,
+    level: Level,
+    explainer: &Explainer,
+    order: &Order,
+) -> bool {
+    let world = World {
+        store: &explainer.store,
+        order,
+        planner: &explainer.planner,
+        hidden: suspect.commit,
+    };
     let chooser = RefCell::new(Chooser::default());
-    let last = if variant.steps.len() == suspect.txn.steps.len() { suspect.step } else { variant.steps.len() - 1 };
+    let last = if variant.steps.len() == suspect.txn.steps.len() {
+        suspect.step
+    } else {
+        variant.steps.len() - 1
+    };
     for _ in 0..64 {
         let attempt = run(variant, level, &world, &suspect.session, &chooser, true);
         let wrong_here = attempt.wrong_steps.contains(&last);
@@ -135,7 +192,11 @@ pub fn cycle(cycle: &[(Node, &'static str)]) -> &'static Rule {
     let rw = cycle.iter().filter(|(_, kind)| *kind == "rw").count();
     if rw == 0 {
         let all_ww = cycle.iter().all(|(_, kind)| *kind == "ww");
-        return if all_ww { &anomaly::DIRTY_WRITE } else { &anomaly::CIRCULAR_INFORMATION_FLOW };
+        return if all_ww {
+            &anomaly::DIRTY_WRITE
+        } else {
+            &anomaly::CIRCULAR_INFORMATION_FLOW
+        };
     }
     let share_a_row = cycle.iter().enumerate().any(|(at, (node, kind))| {
         let (next, _) = &cycle[(at + 1) % cycle.len()];
@@ -144,7 +205,11 @@ pub fn cycle(cycle: &[(Node, &'static str)]) -> &'static Rule {
     if share_a_row {
         return &anomaly::LOST_UPDATE;
     }
-    if rw == 1 { &anomaly::READ_SKEW } else { &anomaly::WRITE_SKEW }
+    if rw == 1 {
+        &anomaly::READ_SKEW
+    } else {
+        &anomaly::WRITE_SKEW
+    }
 }
 
 /// Whether both wrote a version of the same row.
@@ -170,7 +235,13 @@ pub fn shapes(cycle: &[(Node, &'static str)], explainer: &Explainer) -> Vec<Arc<
             }
             let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
             let settings = &node.session.settings;
-            let plan = explainer.planner.plan(&explainer.store.catalog, &step.seen.text, step.seen.part, settings, &types);
+            let plan = explainer.planner.plan(
+                &explainer.store.catalog,
+                &step.seen.text,
+                step.seen.part,
+                settings,
+                &types,
+            );
             shapes.push(plan.planned.shape.clone());
         }
     }

@@ -23,8 +23,14 @@ const SERIAL_MEMBERS_MAX: usize = 10;
 
 pub enum Confirmed {
     /// No order explains it. The differences met, each with its member and step.
-    Impossible { members: Vec<Member>, differences: Vec<(usize, usize, Difference)> },
-    Explained { members: Vec<Member>, delta: Delta },
+    Impossible {
+        members: Vec<Member>,
+        differences: Vec<(usize, usize, Difference)>,
+    },
+    Explained {
+        members: Vec<Member>,
+        delta: Delta,
+    },
     Unknown(&'static str),
 }
 
@@ -36,16 +42,37 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer, level_of: impl Fn(Level
         session: suspect.session.clone(),
         commit: suspect.commit,
     };
-    close(vec![first], explainer, POINTS_MEMBERS_MAX, level_of, points::decide)
+    close(
+        vec![first],
+        explainer,
+        POINTS_MEMBERS_MAX,
+        level_of,
+        points::decide,
+    )
 }
 
 /// Decides a cycle by every serial order.
-pub fn cycle(nodes: &[(Node, &'static str)], explainer: &Explainer, participates: impl Fn(Level) -> bool) -> Confirmed {
+pub fn cycle(
+    nodes: &[(Node, &'static str)],
+    explainer: &Explainer,
+    participates: impl Fn(Level) -> bool,
+) -> Confirmed {
     let members: Vec<Member> = nodes
         .iter()
-        .map(|(n, _)| Member { txn: n.txn.clone(), level: n.level, session: n.session.clone(), commit: n.commit })
+        .map(|(n, _)| Member {
+            txn: n.txn.clone(),
+            level: n.level,
+            session: n.session.clone(),
+            commit: n.commit,
+        })
         .collect();
-    let confirmed = close(members, explainer, SERIAL_MEMBERS_MAX, |level| level, |case| serial::decide(case, false));
+    let confirmed = close(
+        members,
+        explainer,
+        SERIAL_MEMBERS_MAX,
+        |level| level,
+        |case| serial::decide(case, false),
+    );
     match confirmed {
         // Writers without the promise take no part in the serial order; what they did in between is not
         // modelled here.
@@ -72,7 +99,11 @@ fn close(
             start,
             strays: Default::default(),
         };
-        let case = Case { base, planner: &explainer.planner, members: &members };
+        let case = Case {
+            base,
+            planner: &explainer.planner,
+            members: &members,
+        };
         let decision = decide(&case);
         let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
         if strays.is_empty() {
@@ -86,7 +117,9 @@ fn close(
             return Confirmed::Unknown("story_too_large");
         }
         for id in strays {
-            let Some(commit) = explainer.order.get(id) else { return Confirmed::Unknown("story_forgotten") };
+            let Some(commit) = explainer.order.get(id) else {
+                return Confirmed::Unknown("story_forgotten");
+            };
             members.push(Member {
                 txn: commit.txn.clone(),
                 level: level_of(commit.txn.level),

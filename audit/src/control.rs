@@ -17,8 +17,12 @@ pub enum Control {
     /// Not transaction control.
     Data,
     Begin(Modes),
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(String),
     RollbackTo(String),
     Release(String),
@@ -68,7 +72,17 @@ impl Classifier {
 }
 
 const WORDS: [&str; 12] = [
-    "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare", "set", "reset",
+    "begin",
+    "start",
+    "commit",
+    "end",
+    "rollback",
+    "abort",
+    "savepoint",
+    "release",
+    "prepare",
+    "set",
+    "reset",
     "discard",
 ];
 
@@ -89,7 +103,11 @@ fn parse(text: &str) -> Vec<Control> {
             .protobuf
             .stmts
             .into_iter()
-            .map(|raw| raw.stmt.and_then(|s| s.node).map_or(Control::Data, |node| control_of(&node)))
+            .map(|raw| {
+                raw.stmt
+                    .and_then(|s| s.node)
+                    .map_or(Control::Data, |node| control_of(&node))
+            })
             .collect(),
         Err(_) => vec![Control::Data],
     }
@@ -100,7 +118,9 @@ fn control_of(node: &NodeEnum) -> Control {
         NodeEnum::TransactionStmt(t) => {
             let modes = modes_of(&t.options);
             match t.kind() {
-                TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart => Control::Begin(modes),
+                TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart => {
+                    Control::Begin(modes)
+                }
                 TransactionStmtKind::TransStmtCommit => Control::Commit { chain: t.chain },
                 TransactionStmtKind::TransStmtRollback => Control::Rollback { chain: t.chain },
                 TransactionStmtKind::TransStmtSavepoint => Control::Savepoint(t.savepoint_name.clone()),
@@ -113,7 +133,9 @@ fn control_of(node: &NodeEnum) -> Control {
             }
         }
         NodeEnum::VariableSetStmt(set) => match set.kind() {
-            VariableSetKind::VarSetMulti if set.name == "TRANSACTION" => Control::SetTransaction(modes_of(&set.args)),
+            VariableSetKind::VarSetMulti if set.name == "TRANSACTION" => {
+                Control::SetTransaction(modes_of(&set.args))
+            }
             VariableSetKind::VarSetMulti if set.name == "SESSION CHARACTERISTICS" => {
                 Control::SetDefault(modes_of(&set.args))
             }
@@ -126,7 +148,9 @@ fn control_of(node: &NodeEnum) -> Control {
             VariableSetKind::VarResetAll => Control::ResetDefault,
             _ => Control::Data,
         },
-        NodeEnum::DiscardStmt(d) if d.target() == pg_query::protobuf::DiscardMode::DiscardAll => Control::ResetDefault,
+        NodeEnum::DiscardStmt(d) if d.target() == pg_query::protobuf::DiscardMode::DiscardAll => {
+            Control::ResetDefault
+        }
         _ => Control::Data,
     }
 }
@@ -134,12 +158,27 @@ fn control_of(node: &NodeEnum) -> Control {
 fn set_value(name: &str, arg: Option<&pg_query::Node>) -> Control {
     let text = arg.and_then(const_text);
     let level = || text.as_deref().and_then(|t| t.parse::<Level>().ok());
-    let flag = || text.as_deref().map(|t| matches!(t.to_ascii_lowercase().as_str(), "on" | "true" | "yes" | "1"));
+    let flag = || {
+        text.as_deref()
+            .map(|t| matches!(t.to_ascii_lowercase().as_str(), "on" | "true" | "yes" | "1"))
+    };
     match name {
-        "transaction_isolation" => Control::SetTransaction(Modes { level: level(), ..Modes::default() }),
-        "transaction_read_only" => Control::SetTransaction(Modes { read_only: flag(), ..Modes::default() }),
-        "default_transaction_isolation" => Control::SetDefault(Modes { level: level(), ..Modes::default() }),
-        "default_transaction_read_only" => Control::SetDefault(Modes { read_only: flag(), ..Modes::default() }),
+        "transaction_isolation" => Control::SetTransaction(Modes {
+            level: level(),
+            ..Modes::default()
+        }),
+        "transaction_read_only" => Control::SetTransaction(Modes {
+            read_only: flag(),
+            ..Modes::default()
+        }),
+        "default_transaction_isolation" => Control::SetDefault(Modes {
+            level: level(),
+            ..Modes::default()
+        }),
+        "default_transaction_read_only" => Control::SetDefault(Modes {
+            read_only: flag(),
+            ..Modes::default()
+        }),
         _ => Control::Data,
     }
 }
@@ -147,7 +186,9 @@ fn set_value(name: &str, arg: Option<&pg_query::Node>) -> Control {
 fn modes_of(options: &[pg_query::Node]) -> Modes {
     let mut modes = Modes::default();
     for option in options {
-        let Some(NodeEnum::DefElem(def)) = &option.node else { continue };
+        let Some(NodeEnum::DefElem(def)) = &option.node else {
+            continue;
+        };
         let text = def.arg.as_deref().and_then(const_text);
         let flag = text.as_deref().map(|t| t == "1" || t == "true");
         match def.defname.as_str() {
@@ -184,19 +225,44 @@ mod tests {
 
     #[test]
     fn levels_are_read_from_every_spelling() {
-        let serializable = Modes { level: Some(Level::Serializable), ..Modes::default() };
-        assert_eq!(classify("begin isolation level serializable", 0), Control::Begin(serializable));
-        assert_eq!(classify("/* hi */ start transaction isolation level serializable", 0), Control::Begin(serializable));
-        assert_eq!(classify("set transaction isolation level serializable", 0), Control::SetTransaction(serializable));
-        assert_eq!(classify("set transaction_isolation to 'serializable'", 0), Control::SetTransaction(serializable));
+        let serializable = Modes {
+            level: Some(Level::Serializable),
+            ..Modes::default()
+        };
         assert_eq!(
-            classify("set session characteristics as transaction isolation level serializable", 0),
+            classify("begin isolation level serializable", 0),
+            Control::Begin(serializable)
+        );
+        assert_eq!(
+            classify("/* hi */ start transaction isolation level serializable", 0),
+            Control::Begin(serializable)
+        );
+        assert_eq!(
+            classify("set transaction isolation level serializable", 0),
+            Control::SetTransaction(serializable)
+        );
+        assert_eq!(
+            classify("set transaction_isolation to 'serializable'", 0),
+            Control::SetTransaction(serializable)
+        );
+        assert_eq!(
+            classify(
+                "set session characteristics as transaction isolation level serializable",
+                0
+            ),
             Control::SetDefault(serializable)
         );
-        assert_eq!(classify("set default_transaction_isolation = 'serializable'", 0), Control::SetDefault(serializable));
+        assert_eq!(
+            classify("set default_transaction_isolation = 'serializable'", 0),
+            Control::SetDefault(serializable)
+        );
         assert_eq!(
             classify("begin isolation level repeatable read, read only", 0),
-            Control::Begin(Modes { level: Some(Level::RepeatableRead), read_only: Some(true), deferrable: None })
+            Control::Begin(Modes {
+                level: Some(Level::RepeatableRead),
+                read_only: Some(true),
+                deferrable: None
+            })
         );
     }
 

@@ -33,7 +33,11 @@ impl Tally {
     /// Counts the statements of a transaction; those about which a question was asked by `tier`.
     pub fn count(&mut self, attempt: &Attempt, tier: &'static str) {
         for judged in attempt.judged.iter().flatten() {
-            let tier = if tier == "solver" || judged.asked { tier } else { "settled" };
+            let tier = if tier == "solver" || judged.asked {
+                tier
+            } else {
+                "settled"
+            };
             *self.tiers.entry(tier).or_default() += 1;
             self.one(&judged.shape, &judged.coverage);
         }
@@ -54,7 +58,11 @@ impl Tally {
 
     fn one(&mut self, shape: &Arc<str>, coverage: &Coverage) {
         let full = self.shapes.len() >= SHAPES_MAX && !self.shapes.contains_key(shape);
-        let key = if full { Arc::from("(other shapes)") } else { shape.clone() };
+        let key = if full {
+            Arc::from("(other shapes)")
+        } else {
+            shape.clone()
+        };
         let counts = self.shapes.entry(key).or_default();
         let reason = match coverage {
             Coverage::Checked => {
@@ -79,7 +87,11 @@ impl Tally {
 
     pub fn fill(&self, summary: &mut Summary) {
         summary.statements = self.checked + self.partial + self.unchecked;
-        summary.tiers = self.tiers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        summary.tiers = self
+            .tiers
+            .iter()
+            .map(|(name, n)| ((*name).to_owned(), *n))
+            .collect();
         summary.coverage.checked = self.checked;
         summary.coverage.partial = self.partial;
         summary.coverage.unchecked = self.unchecked;

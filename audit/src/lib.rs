@@ -16,6 +16,7 @@ pub mod state;
 pub mod sql;
 pub mod interpret;
 pub mod points;
+pub mod solve;
 pub mod explain;
 pub mod certify;
 pub mod reference;

@@ -21,7 +21,8 @@
 //! a statement without one was answered, and nobody looked at the answer.
 
 use crate::trace::{
-    Answer, Column, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId, Status, Window,
+    Answer, Column, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId,
+    Status, Window,
 };
 use bytes::Bytes;
 use pgassay_rules::Level;
@@ -49,27 +50,40 @@ pub fn expectations(text: &str) -> Result<(String, Vec<Expectation>), ScriptErro
     let mut story = String::new();
     let mut expected = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let fail = |what: String| ScriptError { line: number + 1, what };
+        let fail = |what: String| ScriptError {
+            line: number + 1,
+            what,
+        };
         let Some(rest) = line.trim().strip_prefix("expect ") else {
             story.push_str(line);
             story.push('\n');
             continue;
         };
         story.push('\n');
-        let (levels, rules) =
-            rest.split_once(':').ok_or_else(|| fail("expected «expect LEVEL: rules»".to_owned()))?;
+        let (levels, rules) = rest
+            .split_once(':')
+            .ok_or_else(|| fail("expected «expect LEVEL: rules»".to_owned()))?;
         let (level, claim) = match levels.split_once(" claimed ") {
             Some((level, claim)) => (level, Some(claim)),
             None => (levels, None),
         };
-        let mut names: Vec<String> =
-            rules.split(',').map(|r| r.trim().to_owned()).filter(|r| r != "nothing" && !r.is_empty()).collect();
+        let mut names: Vec<String> = rules
+            .split(',')
+            .map(|r| r.trim().to_owned())
+            .filter(|r| r != "nothing" && !r.is_empty())
+            .collect();
         names.sort();
-        if let Some(unknown) = names.iter().find(|n| pgassay_rules::anomaly::by_name(n).is_none()) {
+        if let Some(unknown) = names
+            .iter()
+            .find(|n| pgassay_rules::anomaly::by_name(n).is_none())
+        {
             return Err(fail(format!("there is no rule «{unknown}»")));
         }
         expected.push(Expectation {
-            level: level.trim().parse().map_err(|e: pgassay_rules::level::UnknownLevel| fail(e.to_string()))?,
+            level: level
+                .trim()
+                .parse()
+                .map_err(|e: pgassay_rules::level::UnknownLevel| fail(e.to_string()))?,
             claim: claim
                 .map(|c| c.trim().parse())
                 .transpose()
@@ -98,7 +112,10 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
     let mut now: Nanos = STEP;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
-        let fail = |what: String| ScriptError { line: number + 1, what };
+        let fail = |what: String| ScriptError {
+            line: number + 1,
+            what,
+        };
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -107,12 +124,19 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
             .ok_or_else(|| fail("expected «session: statement => answer»".to_owned()))?;
         let (name, rest) = (name.trim(), rest.trim());
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(fail(format!("«{name}» is not the name of a session (letters, digits and _)")));
+            return Err(fail(format!(
+                "«{name}» is not the name of a session (letters, digits and _)"
+            )));
         }
         let next = actors.len() as u64 + 1;
         let actor = actors.entry(name.to_owned()).or_insert_with(|| {
             records.push(Record::SessionStart(facts(SessionId(next), name, level, now)));
-            Actor { id: SessionId(next), status: Status::Idle, seq: 0, started: None }
+            Actor {
+                id: SessionId(next),
+                status: Status::Idle,
+                seq: 0,
+                started: None,
+            }
         });
         now += STEP;
         let (statement, answer) = match rest.split_once("=>") {
@@ -120,8 +144,10 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
             None => (rest, None),
         };
         if statement == "..." {
-            let (sql, sent) =
-                actor.started.take().ok_or_else(|| fail(format!("nothing of {name} is under way")))?;
+            let (sql, sent) = actor
+                .started
+                .take()
+                .ok_or_else(|| fail(format!("nothing of {name} is under way")))?;
             records.push(observe(actor, &sql, Window::new(sent, now), answer).map_err(fail)?);
         } else if let Some(sql) = statement.strip_suffix("...") {
             if actor.started.is_some() {
@@ -130,7 +156,9 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
             actor.started = Some((sql.trim().to_owned(), now));
         } else {
             if actor.started.is_some() {
-                return Err(fail(format!("a statement of {name} is still under way: end it with «{name}: ... => answer»")));
+                return Err(fail(format!(
+                    "a statement of {name} is still under way: end it with «{name}: ... => answer»"
+                )));
             }
             records.push(observe(actor, statement, Window::new(now, now + STEP / 2), answer).map_err(fail)?);
         }
@@ -138,7 +166,10 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
     }
     if let Some((name, _)) = actors.iter().find(|(_, a)| a.started.is_some()) {
         let line = text.lines().count();
-        return Err(ScriptError { line, what: format!("a statement of {name} is never answered") });
+        return Err(ScriptError {
+            line,
+            what: format!("a statement of {name} is never answered"),
+        });
     }
     records.push(Record::Mark { at: now + STEP });
     Ok(records)
@@ -157,7 +188,10 @@ fn facts(session: SessionId, name: &str, level: Level, at: Nanos) -> SessionFact
         user: "story".to_owned(),
         database: "story".to_owned(),
         server_version: "15.0".to_owned(),
-        parameters: parameters.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+        parameters: parameters
+            .into_iter()
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            .collect(),
     }
 }
 
@@ -183,7 +217,11 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
 }
 
 fn first_word(sql: &str) -> String {
-    sql.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase()
+    sql.trim_start()
+        .chars()
+        .take_while(|c| c.is_ascii_alphabetic())
+        .collect::<String>()
+        .to_ascii_lowercase()
 }
 
 fn status_after(sql: &str, before: Status, outcome: &Outcome) -> Status {
@@ -200,7 +238,10 @@ fn status_after(sql: &str, before: Status, outcome: &Outcome) -> Status {
 
 fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
     let Some(text) = answer else {
-        return Ok(Outcome::Answer(Answer { tag: plain_tag(sql), ..Answer::default() }));
+        return Ok(Outcome::Answer(Answer {
+            tag: plain_tag(sql),
+            ..Answer::default()
+        }));
     };
     if text == "lost" {
         return Ok(Outcome::Lost);
@@ -216,12 +257,21 @@ fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
         }));
     }
     if text.starts_with('(') || text == "no rows" {
-        let rows = if text == "no rows" { Vec::new() } else { rows_of(text)? };
+        let rows = if text == "no rows" {
+            Vec::new()
+        } else {
+            rows_of(text)?
+        };
         let width = rows.first().map_or(0, Vec::len);
         if rows.iter().any(|r| r.len() != width) {
             return Err("the rows of an answer must have the same number of columns".to_owned());
         }
-        let columns = (0..width).map(|_| Column { name: String::new(), type_oid: 0, type_modifier: -1, format: 0 });
+        let columns = (0..width).map(|_| Column {
+            name: String::new(),
+            type_oid: 0,
+            type_modifier: -1,
+            format: 0,
+        });
         let count = rows.len();
         let tag = match first_word(sql).as_str() {
             "insert" => format!("INSERT 0 {count}"),
@@ -229,9 +279,17 @@ fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
             "delete" => format!("DELETE {count}"),
             _ => format!("SELECT {count}"),
         };
-        return Ok(Outcome::Answer(Answer { columns: columns.collect(), rows, tag: Some(tag), ..Answer::default() }));
+        return Ok(Outcome::Answer(Answer {
+            columns: columns.collect(),
+            rows,
+            tag: Some(tag),
+            ..Answer::default()
+        }));
     }
-    Ok(Outcome::Answer(Answer { tag: Some(text.to_owned()), ..Answer::default() }))
+    Ok(Outcome::Answer(Answer {
+        tag: Some(text.to_owned()),
+        ..Answer::default()
+    }))
 }
 
 /// The tag of commands that can only have one.

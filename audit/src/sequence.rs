@@ -37,7 +37,9 @@ pub enum Item {
     /// State that was read on the side.
     Bootstrap(Arc<Bootstrap>),
     /// Somebody writes past the proxy, or does no longer.
-    Writers { exclusive: bool },
+    Writers {
+        exclusive: bool,
+    },
 }
 
 #[derive(Default)]
@@ -55,7 +57,10 @@ impl Sequencer {
     /// Something that is not a transaction and takes effect at `at`.
     pub fn add_other(&mut self, at: Nanos, item: Item) {
         self.others += 1;
-        let nobody = TxnId { session: SessionId(0), number: 0 };
+        let nobody = TxnId {
+            session: SessionId(0),
+            number: 0,
+        };
         self.waiting.insert(((at, nobody), self.others), item);
     }
 

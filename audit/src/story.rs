@@ -43,10 +43,13 @@ pub fn fingerprint(rule: &Rule, level: Level, shapes: &[Arc<str>]) -> String {
         hash.update([0]);
         hash.update(shape.as_bytes());
     }
-    hash.finalize().iter().take(16).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hash.finalize()
+        .iter()
+        .take(16)
+        .fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
 }
 
 pub fn tell(proof: &Proof<'_>) -> Violation {
@@ -56,9 +59,19 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
     let transactions: Vec<StoryTransaction> = order
         .iter()
         .enumerate()
-        .map(|(at, &m)| transaction(format!("t{}", at + 1), &proof.members[m].txn, proof.members[m].level))
+        .map(|(at, &m)| {
+            transaction(
+                format!("t{}", at + 1),
+                &proof.members[m].txn,
+                proof.members[m].level,
+            )
+        })
         .collect();
-    let mut culprits: Vec<(usize, usize)> = proof.differences.iter().map(|(m, s, _)| (place(*m), *s)).collect();
+    let mut culprits: Vec<(usize, usize)> = proof
+        .differences
+        .iter()
+        .map(|(m, s, _)| (place(*m), *s))
+        .collect();
     culprits.sort();
     culprits.dedup();
     let edges: Vec<Edge> = proof
@@ -66,7 +79,12 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
         .iter()
         .map(|(from, to, kind)| {
             let (from, to) = (place(*from), place(*to));
-            Edge { from, to, kind: (*kind).to_owned(), why: why(kind, from, to) }
+            Edge {
+                from,
+                to,
+                kind: (*kind).to_owned(),
+                why: why(kind, from, to),
+            }
         })
         .collect();
     let fingerprint = fingerprint(proof.rule, proof.level, &proof.shapes);
@@ -81,7 +99,9 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
             expected.push(text);
         }
     }
-    let at = culprits.first().map_or(0, |(t, s)| transactions[*t].statements[*s].window.done);
+    let at = culprits
+        .first()
+        .map_or(0, |(t, s)| transactions[*t].statements[*s].window.done);
     let mut violation = Violation {
         id: format!("v-{}", &fingerprint[..12]),
         fingerprint,
@@ -108,7 +128,14 @@ fn transaction(name: String, txn: &Transaction, level: Level) -> StoryTransactio
         End::Unknown(w) => (None, Some(w)),
     };
     let statements = txn.steps.iter().map(|s| statement(&s.seen)).collect();
-    StoryTransaction { name, id: txn.id, level, committed, commit, statements }
+    StoryTransaction {
+        name,
+        id: txn.id,
+        level,
+        committed,
+        commit,
+        statements,
+    }
 }
 
 fn statement(seen: &Observation) -> StoryStatement {
@@ -153,7 +180,11 @@ pub fn answer(outcome: &Outcome) -> String {
             if a.rows.len() > ROWS_SHOWN {
                 rows.push(format!("… {} rows", a.rows.len()));
             }
-            if rows.is_empty() { "no rows".to_owned() } else { rows.join(" ") }
+            if rows.is_empty() {
+                "no rows".to_owned()
+            } else {
+                rows.join(" ")
+            }
         }
     }
 }
@@ -173,10 +204,20 @@ fn prose(rule: &Rule, violation: &Violation) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{} ({}, {}).", rule.summary, rule.name, violation.level);
     let mut lines: Vec<(Nanos, String)> = Vec::new();
-    let start = violation.transactions.iter().flat_map(|t| &t.statements).map(|s| s.window.sent).min().unwrap_or(0);
+    let start = violation
+        .transactions
+        .iter()
+        .flat_map(|t| &t.statements)
+        .map(|s| s.window.sent)
+        .min()
+        .unwrap_or(0);
     for (t, txn) in violation.transactions.iter().enumerate() {
         for (s, statement) in txn.statements.iter().enumerate() {
-            let mark = if violation.culprits.contains(&(t, s)) { "  ◄" } else { "" };
+            let mark = if violation.culprits.contains(&(t, s)) {
+                "  ◄"
+            } else {
+                ""
+            };
             let ms = (statement.window.sent - start) as f64 / 1e6;
             let parameters = match statement.parameters.is_empty() {
                 true => String::new(),
@@ -184,7 +225,12 @@ fn prose(rule: &Rule, violation: &Violation) -> String {
             };
             lines.push((
                 statement.window.sent,
-                format!("  {ms:9.3} ms  {}  {}{parameters} → {}{mark}", txn.name, statement.sql.trim(), statement.answer),
+                format!(
+                    "  {ms:9.3} ms  {}  {}{parameters} → {}{mark}",
+                    txn.name,
+                    statement.sql.trim(),
+                    statement.answer
+                ),
             ));
         }
     }

@@ -22,7 +22,10 @@ fn every_story_comes_to_its_verdict() {
     for path in stories() {
         let name = format!(
             "{}/{}",
-            path.parent().and_then(|p| p.file_name()).unwrap_or_default().to_string_lossy(),
+            path.parent()
+                .and_then(|p| p.file_name())
+                .unwrap_or_default()
+                .to_string_lossy(),
             path.file_name().unwrap_or_default().to_string_lossy()
         );
         if only.as_ref().is_some_and(|o| !name.contains(o.as_str())) {
@@ -34,7 +37,10 @@ fn every_story_comes_to_its_verdict() {
         for expectation in expected {
             told += 1;
             let records = script::parse(&story, expectation.level).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let mut auditor = Auditor::new(Settings { claim: expectation.claim, ..Settings::default() });
+            let mut auditor = Auditor::new(Settings {
+                claim: expectation.claim,
+                ..Settings::default()
+            });
             for record in records {
                 auditor.take(record);
             }
@@ -53,7 +59,10 @@ fn every_story_comes_to_its_verdict() {
                 wrong.push(format!(
                     "{name} at {}{}: expected {:?}, found {:?}; reasons {:?}",
                     expectation.level,
-                    expectation.claim.map(|c| format!(" claimed {c}")).unwrap_or_default(),
+                    expectation
+                        .claim
+                        .map(|c| format!(" claimed {c}"))
+                        .unwrap_or_default(),
                     expectation.rules,
                     rules,
                     summary.coverage.reasons
@@ -62,6 +71,11 @@ fn every_story_comes_to_its_verdict() {
         }
     }
     assert!(told > 0, "no story was told");
-    assert!(wrong.is_empty(), "{} of {told} verdicts are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {told} verdicts are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     println!("{told} verdicts");
 }

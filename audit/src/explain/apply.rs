@@ -3,8 +3,8 @@
 //! Always true: a transaction that did not commit leaves no trace; one whose fate is unknown leaves the
 //! tables that it wrote unknown.
 
-use crate::assemble::{End, Transaction};
 use super::run::Lesson;
+use crate::assemble::{End, Transaction};
 use crate::interpret::Touch;
 use crate::points::{CommitId, Order};
 use crate::state::overlay::Overlay;
@@ -16,7 +16,12 @@ use crate::value::{self, Context, TimeZone, Value};
 use std::sync::Arc;
 
 /// Applies the net writes of `txn`; the commit they belong to, if it wrote anything.
-pub fn apply(txn: &Arc<Transaction>, overlay: &Overlay, store: &mut Store, order: &mut Order) -> Option<CommitId> {
+pub fn apply(
+    txn: &Arc<Transaction>,
+    overlay: &Overlay,
+    store: &mut Store,
+    order: &mut Order,
+) -> Option<CommitId> {
     if overlay.is_empty() {
         return None;
     }
@@ -47,12 +52,21 @@ pub fn apply(txn: &Arc<Transaction>, overlay: &Overlay, store: &mut Store, order
             let all: Vec<RowId> = kept.chains().map(|(id, _)| id).collect();
             kept.knowledge = Knowledge::Complete;
             for id in all {
-                store.push(*table, id, Version { rewrite: true, ..Version::new(commit, None) });
+                store.push(
+                    *table,
+                    id,
+                    Version {
+                        rewrite: true,
+                        ..Version::new(commit, None)
+                    },
+                );
                 rows.push((*table, id));
             }
         }
         for (id, replaced) in &own.replaced {
-            let Some(chain) = store.tables.get(table).and_then(|t| t.chain(*id)) else { continue };
+            let Some(chain) = store.tables.get(table).and_then(|t| t.chain(*id)) else {
+                continue;
+            };
             if let Some(before) = chain.versions.last().map(|v| v.commit) {
                 order.remember(before, commit);
             }
@@ -84,7 +98,9 @@ fn adopt(store: &mut Store, catalog: Arc<crate::state::Catalog>) {
     let before = std::mem::replace(&mut store.catalog, catalog.clone());
     for table in catalog.tables() {
         if before.table(table.id).is_none() {
-            store.tables.insert(catalog.storage(table.id), Table::new(Knowledge::Complete));
+            store
+                .tables
+                .insert(catalog.storage(table.id), Table::new(Knowledge::Complete));
         }
     }
     for table in before.tables() {
@@ -104,13 +120,18 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
         store.table_mut(storage).knowledge = Knowledge::Partial;
         return;
     };
-    let zone = settings.iter().find(|(n, _)| n.eq_ignore_ascii_case("TimeZone")).map(|(_, v)| v.as_str());
+    let zone = settings
+        .iter()
+        .find(|(n, _)| n.eq_ignore_ascii_case("TimeZone"))
+        .map(|(_, v)| v.as_str());
     let context = Context {
         time_zone: zone.map_or(TimeZone::Unknown, TimeZone::from_setting),
         user_types: catalog.user_types(),
         ..Context::defaults()
     };
-    let Some(target) = catalog.table(storage) else { return };
+    let Some(target) = catalog.table(storage) else {
+        return;
+    };
     // Columns by name: a partition may have them in another order than its parent.
     let places: Vec<Option<(usize, u32)>> = copy
         .columns
@@ -136,7 +157,9 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
 pub fn unlearn(store: &mut Store, touch: &Touch) {
     match touch {
         Touch::Key { table, columns, key } => {
-            let Some(kept) = store.tables.get_mut(table) else { return };
+            let Some(kept) = store.tables.get_mut(table) else {
+                return;
+            };
             kept.knowledge = Knowledge::Partial;
             for id in kept.candidates(columns, key) {
                 kept.unlearn(id, columns);
@@ -149,15 +172,29 @@ pub fn unlearn(store: &mut Store, touch: &Touch) {
 /// Adopts what an answer taught.
 pub fn learn(store: &mut Store, lesson: &Lesson) {
     match lesson {
-        Lesson::Cell { table, id, row, column, value } => {
+        Lesson::Cell {
+            table,
+            id,
+            row,
+            column,
+            value,
+        } => {
             if let Some(table) = store.tables.get_mut(table) {
                 table.learn(*id, row, *column, value);
             }
         }
         Lesson::Row { table, row, since } => {
-            let version = Version { since: *since, ..Version::new(CommitId::INITIAL, Some(row.clone())) };
+            let version = Version {
+                since: *since,
+                ..Version::new(CommitId::INITIAL, Some(row.clone()))
+            };
             store.insert(*table, version);
         }
-        Lesson::Absent { table, columns, key, since } => store.table_mut(*table).know(columns, key, *since),
+        Lesson::Absent {
+            table,
+            columns,
+            key,
+            since,
+        } => store.table_mut(*table).know(columns, key, *since),
     }
 }

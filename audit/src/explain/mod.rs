@@ -16,12 +16,12 @@ pub mod run;
 pub mod apply;
 
 use crate::assemble::{End, Transaction};
-use crate::interpret::Difference;
-use crate::reference::Member;
-use crate::reference::base::Delta;
 use crate::certify;
+use crate::interpret::Difference;
 use crate::points::choose::Decision;
 use crate::points::{Chooser, CommitId, Order};
+use crate::reference::Member;
+use crate::reference::base::Delta;
 use crate::sequence::{Key, Sequencer, key_of};
 use crate::sql::Planner;
 use crate::state::Catalog;
@@ -54,7 +54,11 @@ pub struct Suspect {
 /// What became of one transaction.
 pub enum Fate {
     /// Explained; the attempt says how.
-    Explained { attempt: Box<Attempt>, tier: &'static str, decisions: Vec<Decision> },
+    Explained {
+        attempt: Box<Attempt>,
+        tier: &'static str,
+        decisions: Vec<Decision>,
+    },
     /// Waits for commits that may still explain it.
     Deferred,
     Suspect(Box<Suspect>, Box<Attempt>),
@@ -103,7 +107,10 @@ impl Explainer {
         self.sessions.clear();
         for table in catalog.tables() {
             let storage = catalog.storage(table.id);
-            self.store.tables.entry(storage).or_insert_with(|| Table::new(Knowledge::Complete));
+            self.store
+                .tables
+                .entry(storage)
+                .or_insert_with(|| Table::new(Knowledge::Complete));
         }
         for copy in &bootstrap.tables {
             apply::load_copy(&mut self.store, copy, &self.server);
@@ -118,7 +125,10 @@ impl Explainer {
     pub fn session(&mut self, txn: &Transaction) -> SessionState {
         let (server, catalog) = (&self.server, &self.store.catalog);
         let facts = &txn.facts;
-        self.sessions.entry(txn.id.session).or_insert_with(|| SessionState::new(facts, server, catalog)).clone()
+        self.sessions
+            .entry(txn.id.session)
+            .or_insert_with(|| SessionState::new(facts, server, catalog))
+            .clone()
     }
 
     /// The session as it is now, for a transaction that was judged before.
@@ -155,7 +165,12 @@ impl Explainer {
     }
 
     /// Judges one transaction and applies what it wrote.
-    pub fn judge(&mut self, txn: &Arc<Transaction>, level: Level, upcoming: &Sequencer) -> (Fate, Option<CommitId>) {
+    pub fn judge(
+        &mut self,
+        txn: &Arc<Transaction>,
+        level: Level,
+        upcoming: &Sequencer,
+    ) -> (Fate, Option<CommitId>) {
         let session = self.session(txn);
         if matches!(txn.end, End::Aborted(_)) {
             self.aborted.push_back(txn.clone());
@@ -168,16 +183,35 @@ impl Explainer {
                 let mut attempt = attempt;
                 attempt.written = certify::written(&attempt.overlay, &self.store);
                 let commit = self.accept(txn, &attempt, Some(&chooser));
-                (Fate::Explained { attempt, tier: "candidates", decisions: chooser.decisions().to_vec() }, commit)
+                (
+                    Fate::Explained {
+                        attempt,
+                        tier: "candidates",
+                        decisions: chooser.decisions().to_vec(),
+                    },
+                    commit,
+                )
             }
             Search::None(difference, step) => {
                 let attempt = self.run_anyway(txn, level, &session);
                 let commit = self.accept(txn, &attempt, None);
                 if let Some(until) = last_rival(txn, upcoming) {
-                    self.deferred.push(Deferred { txn: txn.clone(), commit, session, until });
+                    self.deferred.push(Deferred {
+                        txn: txn.clone(),
+                        commit,
+                        session,
+                        until,
+                    });
                     return (Fate::Deferred, commit);
                 }
-                let suspect = Suspect { txn: txn.clone(), level, step, difference, commit, session };
+                let suspect = Suspect {
+                    txn: txn.clone(),
+                    level,
+                    step,
+                    difference,
+                    commit,
+                    session,
+                };
                 (Fate::Suspect(Box::new(suspect), attempt), commit)
             }
             Search::GivenUp => {
@@ -189,20 +223,40 @@ impl Explainer {
     }
 
     /// Judges again what has waited for everything up to `key`.
-    pub fn retry(&mut self, key: Key, level_of: impl Fn(&Transaction) -> Level) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
-        let (due, waiting) = std::mem::take(&mut self.deferred).into_iter().partition(|d| d.until <= key);
+    pub fn retry(
+        &mut self,
+        key: Key,
+        level_of: impl Fn(&Transaction) -> Level,
+    ) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
+        let (due, waiting) = std::mem::take(&mut self.deferred)
+            .into_iter()
+            .partition(|d| d.until <= key);
         self.deferred = waiting;
         let mut fates = Vec::new();
-        for Deferred { txn, commit, session, .. } in Vec::<Deferred>::from(due) {
+        for Deferred {
+            txn, commit, session, ..
+        } in Vec::<Deferred>::from(due)
+        {
             let level = level_of(&txn);
             let fate = match self.search(&txn, level, &session, commit) {
                 Search::Found(attempt, chooser) => {
                     self.record(&attempt, &chooser);
-                    Fate::Explained { attempt, tier: "solver", decisions: chooser.decisions().to_vec() }
+                    Fate::Explained {
+                        attempt,
+                        tier: "solver",
+                        decisions: chooser.decisions().to_vec(),
+                    }
                 }
                 Search::None(difference, step) => {
                     let attempt = self.run_anyway(&txn, level, &session);
-                    let suspect = Suspect { txn: txn.clone(), level, step, difference, commit, session };
+                    let suspect = Suspect {
+                        txn: txn.clone(),
+                        level,
+                        step,
+                        difference,
+                        commit,
+                        session,
+                    };
                     Fate::Suspect(Box::new(suspect), attempt)
                 }
                 Search::GivenUp => Fate::TooMany(self.run_anyway(&txn, level, &session)),
@@ -228,8 +282,19 @@ impl Explainer {
     }
 
     /// Tries one sequence of choices after the other.
-    fn search(&self, txn: &Transaction, level: Level, session: &SessionState, hidden: Option<CommitId>) -> Search {
-        let world = World { store: &self.store, order: &self.order, planner: &self.planner, hidden };
+    fn search(
+        &self,
+        txn: &Transaction,
+        level: Level,
+        session: &SessionState,
+        hidden: Option<CommitId>,
+    ) -> Search {
+        let world = World {
+            store: &self.store,
+            order: &self.order,
+            planner: &self.planner,
+            hidden,
+        };
         let chooser = RefCell::new(Chooser::default());
         let mut first: Option<(Difference, usize)> = None;
         for _ in 0..ATTEMPTS_MAX {
@@ -255,13 +320,23 @@ impl Explainer {
 
     /// Runs a transaction that could not be explained, for what it wrote.
     fn run_anyway(&self, txn: &Transaction, level: Level, session: &SessionState) -> Box<Attempt> {
-        let world = World { store: &self.store, order: &self.order, planner: &self.planner, hidden: None };
+        let world = World {
+            store: &self.store,
+            order: &self.order,
+            planner: &self.planner,
+            hidden: None,
+        };
         let chooser = RefCell::new(Chooser::default());
         Box::new(run(txn, level, &world, session, &chooser, true))
     }
 
     /// Adopts what an attempt wrote and taught.
-    fn accept(&mut self, txn: &Arc<Transaction>, attempt: &Attempt, chooser: Option<&Chooser>) -> Option<CommitId> {
+    fn accept(
+        &mut self,
+        txn: &Arc<Transaction>,
+        attempt: &Attempt,
+        chooser: Option<&Chooser>,
+    ) -> Option<CommitId> {
         if let Some(chooser) = chooser {
             self.record(attempt, chooser);
         }
@@ -285,7 +360,9 @@ impl Explainer {
         }
         let decisions = chooser.decisions();
         for d in decisions {
-            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else { continue };
+            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {
+                continue;
+            };
             if d.visible {
                 self.order.seen_by(d.commit, window.done);
             } else {
@@ -316,6 +393,8 @@ enum Search {
 /// The last of the transactions not yet applied whose commit may have been visible to `txn`.
 fn last_rival(txn: &Transaction, upcoming: &Sequencer) -> Option<Key> {
     let end = txn.end.window().done;
-    let rivals = upcoming.upcoming().filter(|t| !matches!(t.end, End::Aborted(_)) && t.end.window().sent < end);
+    let rivals = upcoming
+        .upcoming()
+        .filter(|t| !matches!(t.end, End::Aborted(_)) && t.end.window().sent < end);
     rivals.map(|t| key_of(t)).max()
 }

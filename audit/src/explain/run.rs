@@ -36,11 +36,22 @@ pub struct World<'a> {
 #[derive(Clone, Debug)]
 pub enum Lesson {
     /// An unknown cell of a version.
-    Cell { table: TableId, id: RowId, row: Row, column: usize, value: Value },
+    Cell {
+        table: TableId,
+        id: RowId,
+        row: Row,
+        column: usize,
+        value: Value,
+    },
     /// A row that was never seen before, there since `since` at the latest.
     Row { table: TableId, row: Row, since: Nanos },
     /// Every row with this key is known from `since` on.
-    Absent { table: TableId, columns: Vec<usize>, key: Vec<Value>, since: Nanos },
+    Absent {
+        table: TableId,
+        columns: Vec<usize>,
+        key: Vec<Value>,
+        since: Nanos,
+    },
 }
 
 /// What one statement came to.
@@ -168,7 +179,11 @@ fn run_step(
 ) {
     let seen = &step.seen;
     let unchecked = |reason: &str, shape: Arc<str>| {
-        Some(Judged { coverage: Coverage::Unchecked(reason.to_owned()), asked: false, shape })
+        Some(Judged {
+            coverage: Coverage::Unchecked(reason.to_owned()),
+            asked: false,
+            shape,
+        })
     };
     if matches!(seen.outcome, Outcome::Skipped) {
         attempt.judged[at] = unchecked("skipped", word_of(&seen.text));
@@ -178,13 +193,25 @@ fn run_step(
         attempt.judged[at] = unchecked("failed_block", word_of(&seen.text));
         return;
     }
-    let catalog = attempt.overlay.catalog.clone().unwrap_or_else(|| world.store.catalog.clone());
+    let catalog = attempt
+        .overlay
+        .catalog
+        .clone()
+        .unwrap_or_else(|| world.store.catalog.clone());
     let types: SmallVec<[u32; 8]> = seen.parameters.iter().map(|p| p.type_oid).collect();
-    let prepared = world.planner.plan(&catalog, &seen.text, seen.part, &attempt.session.settings, &types);
+    let prepared = world
+        .planner
+        .plan(&catalog, &seen.text, seen.part, &attempt.session.settings, &types);
     let planned = &prepared.planned;
     let shape = planned.shape.clone();
-    if seen.protocol == crate::trace::Protocol::Continued || seen.protocol == crate::trace::Protocol::Function {
-        havoc(&planned.touches, &mut attempt.overlay, planned.may_write, "portal_continued");
+    if seen.protocol == crate::trace::Protocol::Continued || seen.protocol == crate::trace::Protocol::Function
+    {
+        havoc(
+            &planned.touches,
+            &mut attempt.overlay,
+            planned.may_write,
+            "portal_continued",
+        );
         attempt.judged[at] = unchecked("portal_continued", shape);
         return;
     }
@@ -192,18 +219,26 @@ fn run_step(
     session_control(&planned.kind, succeeded, attempt, &catalog);
 
     let by_statement = is_statement_level(level);
-    let window = if by_statement { seen.window } else { *snapshot.get_or_insert(seen.window) };
+    let window = if by_statement {
+        seen.window
+    } else {
+        *snapshot.get_or_insert(seen.window)
+    };
     if !by_statement && !planned.reads_snapshot && *snapshot == Some(seen.window) {
         *snapshot = None;
     }
-    let read_point = if by_statement { PointId(2 * at as u32 + 1) } else { SNAPSHOT };
+    let read_point = if by_statement {
+        PointId(2 * at as u32 + 1)
+    } else {
+        SNAPSHOT
+    };
     let lock_point = PointId(2 * at as u32 + 2);
     let asked_before = chooser.borrow().decisions().len();
 
     let context = attempt.session.context.clone();
     let parameters = planned.decode_parameters(&seen.parameters, &context);
     let (execution, providers) = {
-        let reader = |point, window| Reader {
+        let reader = |point, window, eager| Reader {
             store: world.store,
             order: world.order,
             window,
@@ -214,23 +249,43 @@ fn run_step(
             chooser,
             providers: RefCell::default(),
             unsure: Cell::default(),
+            eager,
             observed: &seen.outcome,
             shown: OnceCell::new(),
         };
-        let read = reader(read_point, window);
-        let latest = reader(lock_point, seen.window);
-        let views = Views { snapshot: &read, latest: &latest, recheck: by_statement };
-        let execution = interpret::execute_copy(&prepared, &parameters, copied(&seen.outcome), views, &context);
+        let read = reader(read_point, window, false);
+        let latest = reader(lock_point, seen.window, true);
+        let views = Views {
+            snapshot: &read,
+            latest: &latest,
+            recheck: by_statement,
+        };
+        let execution =
+            interpret::execute_copy(&prepared, &parameters, copied(&seen.outcome), views, &context);
         (execution, read.providers.into_inner())
     };
     attempt.windows.push((read_point, window));
     attempt.windows.push((lock_point, seen.window));
-    let Execution { expect, mut effects, footprint, reasons } = execution;
+    let Execution {
+        expect,
+        mut effects,
+        footprint,
+        reasons,
+    } = execution;
     let asked = chooser.borrow().decisions().len() > asked_before;
 
     let coverage = match expect.compare(&seen.outcome) {
         Match::Agrees { learned } => {
-            teach(learned, &mut effects, world, attempt, read_point, window, seen, chooser);
+            teach(
+                learned,
+                &mut effects,
+                world,
+                attempt,
+                read_point,
+                window,
+                seen,
+                chooser,
+            );
             match reasons.first() {
                 None => Coverage::Checked,
                 Some(reason) => Coverage::Partial(reason.clone()),
@@ -252,12 +307,31 @@ fn run_step(
         for effect in &effects {
             attempt.overlay.apply(effect, seen.window.done);
             if let Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } = effect {
-                lock(*table, *id, level, world, chooser, at, lock_point, seen.window, window, attempt);
+                lock(
+                    *table,
+                    *id,
+                    level,
+                    world,
+                    chooser,
+                    at,
+                    lock_point,
+                    seen.window,
+                    window,
+                    attempt,
+                );
             }
         }
     }
-    attempt.reads.push(StepReads { step: at, touches: footprint, providers });
-    attempt.judged[at] = Some(Judged { coverage, asked, shape });
+    attempt.reads.push(StepReads {
+        step: at,
+        touches: footprint,
+        providers,
+    });
+    attempt.judged[at] = Some(Judged {
+        coverage,
+        asked,
+        shape,
+    });
 }
 
 /// What writing a row says about the commits that wrote it before.
@@ -276,24 +350,44 @@ fn lock(
     if id.0 & OWN != 0 || attempt.wrong.is_some() {
         return;
     }
-    let Some(chain) = world.store.tables.get(&table).and_then(|t| t.chain(id)) else { return };
-    let newest = chain.versions.iter().rev().find(|v| Some(v.commit) != world.hidden);
-    let Some(newest) = newest.filter(|v| v.commit >= world.order.settled()) else { return };
-    let Some(commit) = world.order.get(newest.commit) else { return };
+    let Some(chain) = world.store.tables.get(&table).and_then(|t| t.chain(id)) else {
+        return;
+    };
+    let newest = chain
+        .versions
+        .iter()
+        .rev()
+        .find(|v| Some(v.commit) != world.hidden);
+    let Some(newest) = newest.filter(|v| v.commit >= world.order.settled()) else {
+        return;
+    };
+    let Some(commit) = world.order.get(newest.commit) else {
+        return;
+    };
     if commit.maybe || world.hidden.is_some_and(|own| newest.commit > own) {
         return;
     }
-    let (point, window) = if is_statement_level(level) { (lock_point, statement) } else { (SNAPSHOT, snapshot) };
+    let (point, window) = if is_statement_level(level) {
+        (lock_point, statement)
+    } else {
+        (SNAPSHOT, snapshot)
+    };
     let seen = if commit.hi < window.sent {
         true
     } else if commit.lo > window.done {
         false
     } else {
-        chooser.borrow_mut().require(world.order, newest.commit, point, window, true)
+        chooser
+            .borrow_mut()
+            .require(world.order, newest.commit, point, window, true)
     };
     if !seen {
         let held = is_statement_level(level) || commit.lo > statement.done;
-        let rule = if held { &anomaly::DIRTY_WRITE } else { &anomaly::LOST_UPDATE };
+        let rule = if held {
+            &anomaly::DIRTY_WRITE
+        } else {
+            &anomaly::LOST_UPDATE
+        };
         let expected = if held {
             "to wait until the other transaction had ended"
         } else {
@@ -301,7 +395,11 @@ fn lock(
         };
         attempt.wrong = Some((
             at,
-            Difference { rule, observed: "the row was written".to_owned(), expected: expected.to_owned() },
+            Difference {
+                rule,
+                observed: "the row was written".to_owned(),
+                expected: expected.to_owned(),
+            },
         ));
     }
 }
@@ -319,8 +417,14 @@ fn teach(
 ) {
     for lesson in learned {
         match lesson {
-            Learned::Written { effect, column, value } => {
-                if let Some(Effect::Insert { row, .. } | Effect::Update { after: row, .. }) = effects.get_mut(effect) {
+            Learned::Written {
+                effect,
+                column,
+                value,
+            } => {
+                if let Some(Effect::Insert { row, .. } | Effect::Update { after: row, .. }) =
+                    effects.get_mut(effect)
+                {
                     let mut cells = row.to_vec();
                     if let Some(cell) = cells.get_mut(column) {
                         *cell = value;
@@ -328,7 +432,12 @@ fn teach(
                     *row = cells.into();
                 }
             }
-            Learned::Cell { table, row: id, column, value } => {
+            Learned::Cell {
+                table,
+                row: id,
+                column,
+                value,
+            } => {
                 let own = attempt.overlay.table(table);
                 if id.0 & OWN != 0 || own.is_some_and(|o| o.replaced.contains_key(&id)) {
                     attempt.overlay.learn(table, id, column, &value);
@@ -344,22 +453,39 @@ fn teach(
                     hidden: world.hidden,
                     chooser,
                     providers: RefCell::default(),
-            unsure: Cell::default(),
-            observed: &seen.outcome,
-            shown: OnceCell::new(),
+                    unsure: Cell::default(),
+                    eager: false,
+                    observed: &seen.outcome,
+                    shown: OnceCell::new(),
                 }
                 .row(table, id);
                 if let Some(row) = row {
-                    attempt.lessons.push(Lesson::Cell { table, id, row, column, value });
+                    attempt.lessons.push(Lesson::Cell {
+                        table,
+                        id,
+                        row,
+                        column,
+                        value,
+                    });
                 }
             }
             // What a transaction that wrote there itself saw is not the committed state.
-            Learned::Row { table, .. } | Learned::Absent { table, .. } if attempt.overlay.table(table).is_some() => {}
+            Learned::Row { table, .. } | Learned::Absent { table, .. }
+                if attempt.overlay.table(table).is_some() => {}
             Learned::Row { table, values } => {
-                attempt.lessons.push(Lesson::Row { table, row: values.into(), since: window.done });
+                attempt.lessons.push(Lesson::Row {
+                    table,
+                    row: values.into(),
+                    since: window.done,
+                });
             }
             Learned::Absent { table, columns, key } => {
-                attempt.lessons.push(Lesson::Absent { table, columns, key, since: window.done });
+                attempt.lessons.push(Lesson::Absent {
+                    table,
+                    columns,
+                    key,
+                    since: window.done,
+                });
             }
         }
     }
@@ -374,7 +500,13 @@ fn havoc(touches: &crate::sql::plan::Touches, overlay: &mut Overlay, may_write: 
         overlay.havoc_everything = Some(reason.to_owned());
     }
     for table in &touches.written {
-        overlay.apply(&Effect::Havoc { table: *table, reason: reason.to_owned() }, 0);
+        overlay.apply(
+            &Effect::Havoc {
+                table: *table,
+                reason: reason.to_owned(),
+            },
+            0,
+        );
     }
 }
 
@@ -399,7 +531,9 @@ fn adjust(kind: &Kind, session: &mut SessionState, catalog: &crate::state::Catal
             session.prepared.clear();
         }
         Kind::Prepare { name, types, text } => {
-            session.prepared.insert(name.clone(), (text.clone(), types.clone()));
+            session
+                .prepared
+                .insert(name.clone(), (text.clone(), types.clone()));
         }
         Kind::Deallocate(Some(name)) => {
             session.prepared.remove(name);
@@ -419,6 +553,10 @@ pub fn copied(outcome: &Outcome) -> Option<&[u8]> {
 
 /// The first word, in capitals: the shape of what was not planned.
 fn word_of(text: &str) -> Arc<str> {
-    let word: String = text.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect();
+    let word: String = text
+        .trim_start()
+        .chars()
+        .take_while(|c| c.is_ascii_alphabetic())
+        .collect();
     Arc::from(word.to_ascii_uppercase())
 }

@@ -69,7 +69,9 @@ impl SessionState {
             "intervalstyle" => self.settings.interval_style = value.to_owned(),
             "bytea_output" => self.settings.bytea_output = value.to_owned(),
             "extra_float_digits" => self.settings.extra_float_digits = value.trim().parse().unwrap_or(-99),
-            "standard_conforming_strings" => self.settings.standard_strings = value.eq_ignore_ascii_case("on"),
+            "standard_conforming_strings" => {
+                self.settings.standard_strings = value.eq_ignore_ascii_case("on")
+            }
             _ => {}
         }
     }
@@ -84,8 +86,14 @@ impl SessionState {
 fn options_of(text: &str) -> Vec<(String, String)> {
     let plain = text.replace("\\ ", "\u{1}");
     let words = plain.split_whitespace().filter(|w| *w != "-c");
-    let pairs = words.filter_map(|w| w.trim_start_matches("-c").trim_start_matches("--").split_once('='));
-    pairs.map(|(n, v)| (n.replace('-', "_"), v.replace('\u{1}', " "))).collect()
+    let pairs = words.filter_map(|w| {
+        w.trim_start_matches("-c")
+            .trim_start_matches("--")
+            .split_once('=')
+    });
+    pairs
+        .map(|(n, v)| (n.replace('-', "_"), v.replace('\u{1}', " ")))
+        .collect()
 }
 
 /// Schemas in the order they are searched.

@@ -68,7 +68,11 @@ impl Chooser {
             }
         }
         let visible = forced.unwrap_or_else(|| self.choose(order, commit, window, hint));
-        self.decisions.push(Decision { commit, point, visible });
+        self.decisions.push(Decision {
+            commit,
+            point,
+            visible,
+        });
         visible
     }
 
@@ -80,9 +84,16 @@ impl Chooser {
         hint: impl FnOnce() -> Option<bool>,
     ) -> bool {
         if self.used == self.script.len() {
-            let middle = || order.get(commit).is_none_or(|c| likely_before(c.lo, c.hi, window));
+            let middle = || {
+                order
+                    .get(commit)
+                    .is_none_or(|c| likely_before(c.lo, c.hi, window))
+            };
             let visible = hint().unwrap_or_else(middle);
-            self.script.push(Choice { visible, flipped: false });
+            self.script.push(Choice {
+                visible,
+                flipped: false,
+            });
         }
         let choice = self.script[self.used];
         self.used += 1;
@@ -90,7 +101,14 @@ impl Chooser {
     }
 
     /// Requires an answer; false if another one was given before.
-    pub fn require(&mut self, order: &Order, commit: CommitId, point: PointId, window: Window, visible: bool) -> bool {
+    pub fn require(
+        &mut self,
+        order: &Order,
+        commit: CommitId,
+        point: PointId,
+        window: Window,
+        visible: bool,
+    ) -> bool {
         // A choice that is required is not free: answer it without consuming the script.
         for d in &self.decisions {
             if d.commit == commit && d.point == point {
@@ -102,7 +120,10 @@ impl Chooser {
         if answer != visible && self.script.len() > probe {
             // It was free after all; take the required side and leave nothing to flip.
             if let Some(last) = self.script.last_mut() {
-                *last = Choice { visible, flipped: true };
+                *last = Choice {
+                    visible,
+                    flipped: true,
+                };
             }
             if let Some(last) = self.decisions.last_mut() {
                 last.visible = visible;
@@ -133,7 +154,10 @@ impl Chooser {
         self.contradiction = false;
         while let Some(last) = self.script.pop() {
             if !last.flipped {
-                self.script.push(Choice { visible: !last.visible, flipped: true });
+                self.script.push(Choice {
+                    visible: !last.visible,
+                    flipped: true,
+                });
                 return true;
             }
         }

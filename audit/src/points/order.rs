@@ -49,14 +49,31 @@ pub struct Order {
 
 impl Default for Order {
     fn default() -> Order {
-        Order { first: 1, open: VecDeque::new() }
+        Order {
+            first: 1,
+            open: VecDeque::new(),
+        }
     }
 }
 
 impl Order {
-    pub fn push(&mut self, lo: Nanos, hi: Nanos, maybe: bool, txn: Arc<Transaction>, rows: Vec<(TableId, RowId)>) -> CommitId {
+    pub fn push(
+        &mut self,
+        lo: Nanos,
+        hi: Nanos,
+        maybe: bool,
+        txn: Arc<Transaction>,
+        rows: Vec<(TableId, RowId)>,
+    ) -> CommitId {
         let id = CommitId(self.first + self.open.len() as u64);
-        self.open.push_back(Commit { lo, hi, maybe, txn, rows, after: SmallVec::new() });
+        self.open.push_back(Commit {
+            lo,
+            hi,
+            maybe,
+            txn,
+            rows,
+            after: SmallVec::new(),
+        });
         id
     }
 
@@ -73,7 +90,10 @@ impl Order {
                 after: SmallVec::new(),
             }
         });
-        Order { first: self.first, open: open.collect() }
+        Order {
+            first: self.first,
+            open: open.collect(),
+        }
     }
 
     /// The id that the next commit will have.
@@ -97,11 +117,13 @@ impl Order {
     }
 
     pub fn get(&self, id: CommitId) -> Option<&Commit> {
-        id.0.checked_sub(self.first).and_then(|at| self.open.get(at as usize))
+        id.0.checked_sub(self.first)
+            .and_then(|at| self.open.get(at as usize))
     }
 
     fn get_mut(&mut self, id: CommitId) -> Option<&mut Commit> {
-        id.0.checked_sub(self.first).and_then(|at| self.open.get_mut(at as usize))
+        id.0.checked_sub(self.first)
+            .and_then(|at| self.open.get_mut(at as usize))
     }
 
     pub fn open_len(&self) -> usize {
@@ -109,7 +131,10 @@ impl Order {
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (CommitId, &Commit)> {
-        self.open.iter().enumerate().map(|(at, c)| (CommitId(self.first + at as u64), c))
+        self.open
+            .iter()
+            .enumerate()
+            .map(|(at, c)| (CommitId(self.first + at as u64), c))
     }
 
     /// Whether `a` became visible before `b` in every order that is still possible.
@@ -117,7 +142,9 @@ impl Order {
         if a == b {
             return false;
         }
-        let (Some(from), Some(to)) = (self.get(a), self.get(b)) else { return a < b && self.get(b).is_some() };
+        let (Some(from), Some(to)) = (self.get(a), self.get(b)) else {
+            return a < b && self.get(b).is_some();
+        };
         if from.hi < to.lo {
             return true;
         }
@@ -145,7 +172,9 @@ impl Order {
 
     /// Records that `a` came before `b`.
     pub fn precede(&mut self, a: CommitId, b: CommitId) {
-        let (Some(from), Some(to)) = (self.get(a), self.get(b)) else { return };
+        let (Some(from), Some(to)) = (self.get(a), self.get(b)) else {
+            return;
+        };
         if from.hi < to.lo || from.after.contains(&b) {
             return;
         }

@@ -48,7 +48,8 @@ impl Delta {
                 self.rows.insert((*table, *id), replaced.row.clone());
             }
             for row in written.inserted.values() {
-                self.rows.insert((*table, RowId(CASE | self.next)), Some(row.clone()));
+                self.rows
+                    .insert((*table, RowId(CASE | self.next)), Some(row.clone()));
                 self.next += 1;
             }
         }
@@ -96,10 +97,13 @@ pub struct CaseView<'a> {
 }
 
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
-    columns.iter().zip(key).all(|(&column, wanted)| match row.get(column) {
-        None | Some(Value::Unknown) => true,
-        Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
-    })
+    columns
+        .iter()
+        .zip(key)
+        .all(|(&column, wanted)| match row.get(column) {
+            None | Some(Value::Unknown) => true,
+            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+        })
 }
 
 impl CaseView<'_> {
@@ -141,7 +145,12 @@ impl CaseView<'_> {
                 }
             }
             let from = (table, RowId(0));
-            for ((_, id), row) in self.delta.rows.range(from..).take_while(|((t, _), _)| *t == table) {
+            for ((_, id), row) in self
+                .delta
+                .rows
+                .range(from..)
+                .take_while(|((t, _), _)| *t == table)
+            {
                 match row {
                     Some(row) => rows.insert(*id, row.clone()),
                     None => rows.remove(id),
@@ -158,7 +167,8 @@ impl CaseView<'_> {
             rows.extend(own.inserted.iter().map(|(id, row)| (*id, row.clone())));
         }
         let all = rows.into_iter();
-        all.filter(|(_, row)| wanted.is_none_or(|(columns, key)| has_key(row, columns, key))).collect()
+        all.filter(|(_, row)| wanted.is_none_or(|(columns, key)| has_key(row, columns, key)))
+            .collect()
     }
 }
 
@@ -178,7 +188,11 @@ impl View for CaseView<'_> {
         {
             return Knowledge::Complete;
         }
-        self.base.store.tables.get(&table).map_or(Knowledge::Partial, |t| t.knowledge)
+        self.base
+            .store
+            .tables
+            .get(&table)
+            .map_or(Knowledge::Partial, |t| t.knowledge)
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
@@ -190,7 +204,13 @@ impl View for CaseView<'_> {
         }
     }
 
-    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool {
+    fn lookup(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> bool {
         if self.is_havoc(table) {
             return false;
         }

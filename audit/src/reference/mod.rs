@@ -14,10 +14,10 @@ pub mod points;
 pub mod serial;
 
 use crate::assemble::{Step, Transaction};
+use crate::explain::run::copied;
 use crate::explain::session::SessionState;
 use crate::interpret::{self, Difference, Effect, Learned, Match, Views};
 use crate::points::CommitId;
-use crate::explain::run::copied;
 use crate::sql::{Planner, Prepared};
 use crate::trace::{Outcome, Protocol, Status};
 use base::{Base, CaseView, Delta};
@@ -62,7 +62,13 @@ struct Done {
 fn plan(case: &Case<'_>, step: &Step, session: &SessionState, view: &CaseView<'_>) -> Prepared {
     let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
     let catalog = crate::state::View::catalog(view);
-    case.planner.plan(catalog, &step.seen.text, step.seen.part, &session.settings, &types)
+    case.planner.plan(
+        catalog,
+        &step.seen.text,
+        step.seen.part,
+        &session.settings,
+        &types,
+    )
 }
 
 /// Whether the interpreter has a say in this step at all.
@@ -72,23 +78,24 @@ fn is_judged(step: &Step) -> bool {
         && !matches!(step.seen.protocol, Protocol::Continued | Protocol::Function)
 }
 
-fn execute(
-    prepared: &Prepared,
-    step: &Step,
-    session: &SessionState,
-    views: Views<'_>,
-) -> Done {
+fn execute(prepared: &Prepared, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
     let context = &session.context;
     let parameters = prepared.planned.decode_parameters(&step.seen.parameters, context);
-    let execution = interpret::execute_copy(prepared, &parameters, copied(&step.seen.outcome), views, context);
+    let execution =
+        interpret::execute_copy(prepared, &parameters, copied(&step.seen.outcome), views, context);
     let mut effects = execution.effects;
     let agrees = match execution.expect.compare(&step.seen.outcome) {
         Match::Differs(difference) => Err(difference),
         Match::Unknown(_) => Ok(()),
         Match::Agrees { learned } => {
             for lesson in learned {
-                if let Learned::Written { effect, column, value } = lesson
-                    && let Some(Effect::Insert { row, .. } | Effect::Update { after: row, .. }) = effects.get_mut(effect)
+                if let Learned::Written {
+                    effect,
+                    column,
+                    value,
+                } = lesson
+                    && let Some(Effect::Insert { row, .. } | Effect::Update { after: row, .. }) =
+                        effects.get_mut(effect)
                 {
                     let mut cells = row.to_vec();
                     if let Some(cell) = cells.get_mut(column) {

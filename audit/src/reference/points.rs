@@ -50,7 +50,11 @@ pub fn decide(case: &Case<'_>) -> Decision {
             ended: false,
         })
         .collect();
-    let mut search = Search { case, nodes: 0, differences: Vec::new() };
+    let mut search = Search {
+        case,
+        nodes: 0,
+        differences: Vec::new(),
+    };
     match search.go(walkers, Rc::new(Delta::default()), 0) {
         Some(delta) => Decision::Explained((*delta).clone()),
         None if search.nodes > NODES_MAX => Decision::TooLarge,
@@ -67,7 +71,11 @@ impl Search<'_> {
         if walkers.iter().all(|w| w.ended) {
             return Some(committed);
         }
-        let windows: Vec<Option<Window>> = walkers.iter().enumerate().map(|(at, w)| self.next_window(at, w)).collect();
+        let windows: Vec<Option<Window>> = walkers
+            .iter()
+            .enumerate()
+            .map(|(at, w)| self.next_window(at, w))
+            .collect();
         for (at, window) in windows.iter().enumerate() {
             let Some(window) = window else { continue };
             let instant = now.max(window.sent);
@@ -92,11 +100,21 @@ impl Search<'_> {
             return None;
         }
         let txn = &self.case.members[member].txn;
-        Some(txn.steps.get(walker.step).filter(|_| !is_end(txn, walker.step)).map_or(txn.end.window(), |s| s.seen.window))
+        Some(
+            txn.steps
+                .get(walker.step)
+                .filter(|_| !is_end(txn, walker.step))
+                .map_or(txn.end.window(), |s| s.seen.window),
+        )
     }
 
     /// Takes the member's next point, or says that it cannot be taken now.
-    fn take(&mut self, at: usize, walkers: &[Walker], committed: &Rc<Delta>) -> Option<(Vec<Walker>, Rc<Delta>)> {
+    fn take(
+        &mut self,
+        at: usize,
+        walkers: &[Walker],
+        committed: &Rc<Delta>,
+    ) -> Option<(Vec<Walker>, Rc<Delta>)> {
         let member = &self.case.members[at];
         let mut walkers = walkers.to_vec();
         let txn = &member.txn;
@@ -128,7 +146,11 @@ impl Search<'_> {
             return Some((walkers, committed.clone()));
         }
         let by_statement = is_statement_level(member.level);
-        let latest = CaseView { base: &self.case.base, delta: committed, own: &walker.overlay };
+        let latest = CaseView {
+            base: &self.case.base,
+            delta: committed,
+            own: &walker.overlay,
+        };
         let prepared = plan(self.case, step, &walker.session, &latest);
         let writes = prepared.planned.may_write || locks_rows(&prepared.planned);
 
@@ -141,8 +163,16 @@ impl Search<'_> {
         }
         let snapshot = walker.snapshot.clone().unwrap_or_else(|| committed.clone());
         let Done { agrees, effects } = {
-            let read = CaseView { base: &self.case.base, delta: &snapshot, own: &walker.overlay };
-            let views = Views { snapshot: &read, latest: &latest, recheck: by_statement };
+            let read = CaseView {
+                base: &self.case.base,
+                delta: &snapshot,
+                own: &walker.overlay,
+            };
+            let views = Views {
+                snapshot: &read,
+                latest: &latest,
+                recheck: by_statement,
+            };
             execute(&prepared, step, &walker.session, views)
         };
         if let Err(difference) = agrees {
@@ -169,15 +199,24 @@ impl Search<'_> {
     }
 
     fn note(&mut self, member: usize, step: usize, difference: Difference) {
-        if self.differences.len() < 64 && !self.differences.iter().any(|(m, s, d)| {
-            *m == member && *s == step && d.expected == difference.expected
-        }) {
+        if self.differences.len() < 64
+            && !self
+                .differences
+                .iter()
+                .any(|(m, s, d)| *m == member && *s == step && d.expected == difference.expected)
+        {
             self.differences.push((member, step, difference));
         }
     }
 
     /// First updater wins: a row that changed since the snapshot cannot be written.
-    fn overwrites_unseen(&self, effects: &[Effect], snapshot: &Delta, committed: &Delta, own: &Overlay) -> bool {
+    fn overwrites_unseen(
+        &self,
+        effects: &[Effect],
+        snapshot: &Delta,
+        committed: &Delta,
+        own: &Overlay,
+    ) -> bool {
         effects.iter().any(|effect| {
             let (table, id): (TableId, RowId) = match effect {
                 Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } => (*table, *id),
@@ -206,7 +245,10 @@ impl Search<'_> {
                 && commits
                 && own.tables.iter().any(|(table, written)| {
                     let held = walker.overlay.table(*table);
-                    written.replaced.keys().any(|id| held.is_some_and(|h| h.replaced.contains_key(id)))
+                    written
+                        .replaced
+                        .keys()
+                        .any(|id| held.is_some_and(|h| h.replaced.contains_key(id)))
                 })
         })
     }
@@ -218,7 +260,10 @@ fn is_end(txn: &crate::assemble::Transaction, step: usize) -> bool {
         None => true,
         Some(s) => {
             step + 1 == txn.steps.len()
-                && matches!(s.control, Control::Commit { .. } | Control::Rollback { .. } | Control::PrepareTransaction(_))
+                && matches!(
+                    s.control,
+                    Control::Commit { .. } | Control::Rollback { .. } | Control::PrepareTransaction(_)
+                )
         }
     }
 }

@@ -24,7 +24,12 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     let members: Vec<usize> = (0..case.members.len())
         .filter(|m| matches!(case.members[*m].txn.end, End::Committed(_)))
         .collect();
-    let mut search = Search { case, real_time, nodes: 0, differences: Vec::new() };
+    let mut search = Search {
+        case,
+        real_time,
+        nodes: 0,
+        differences: Vec::new(),
+    };
     match search.go(&members, Delta::default()) {
         Some(delta) => Decision::Explained(delta),
         None if search.nodes > NODES_MAX => Decision::TooLarge,
@@ -38,7 +43,11 @@ impl Search<'_> {
             return Some(committed);
         }
         for &next in left {
-            if self.real_time && left.iter().any(|&other| other != next && self.ended_before(other, next)) {
+            if self.real_time
+                && left
+                    .iter()
+                    .any(|&other| other != next && self.ended_before(other, next))
+            {
                 continue;
             }
             self.nodes += 1;
@@ -86,9 +95,17 @@ impl Search<'_> {
             if !is_judged(step) || !matches!(step.seen.outcome, Outcome::Answer(_)) {
                 continue;
             }
-            let view = CaseView { base: &self.case.base, delta: committed, own: &overlay };
+            let view = CaseView {
+                base: &self.case.base,
+                delta: committed,
+                own: &overlay,
+            };
             let prepared = plan(self.case, step, &member.session, &view);
-            let views = Views { snapshot: &view, latest: &view, recheck: false };
+            let views = Views {
+                snapshot: &view,
+                latest: &view,
+                recheck: false,
+            };
             let Done { agrees, effects } = execute(&prepared, step, &member.session, views);
             if let Err(difference) = agrees {
                 if self.differences.len() < 64 {

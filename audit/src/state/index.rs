@@ -18,7 +18,11 @@ pub struct Index {
 
 impl Index {
     pub fn new(columns: &[usize]) -> Index {
-        Index { columns: columns.into(), rows: FxHashMap::default(), unknown: Vec::new() }
+        Index {
+            columns: columns.into(),
+            rows: FxHashMap::default(),
+            unknown: Vec::new(),
+        }
     }
 
     pub fn columns(&self) -> &[usize] {
@@ -74,7 +78,12 @@ impl Index {
     pub fn find(&self, key: &[Value]) -> SmallVec<[RowId; 4]> {
         let key: IndexKey = key.iter().map(|v| Key(v.clone())).collect();
         let mut found: SmallVec<[RowId; 4]> = self.rows.get(&key).into_iter().flatten().copied().collect();
-        found.extend(self.unknown.iter().copied().filter(|id| !self.rows.get(&key).is_some_and(|r| r.contains(id))));
+        found.extend(
+            self.unknown
+                .iter()
+                .copied()
+                .filter(|id| !self.rows.get(&key).is_some_and(|r| r.contains(id))),
+        );
         found
     }
 }

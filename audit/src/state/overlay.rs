@@ -54,7 +54,11 @@ impl Overlay {
             Effect::Insert { table, row } => {
                 let id = RowId(OWN | self.next);
                 self.next += 1;
-                self.tables.entry(*table).or_default().inserted.insert(id, row.clone());
+                self.tables
+                    .entry(*table)
+                    .or_default()
+                    .inserted
+                    .insert(id, row.clone());
             }
             Effect::Update { table, id, after, .. } => self.replace(*table, *id, Some(after.clone()), done),
             Effect::Delete { table, id, .. } => self.replace(*table, *id, None, done),
@@ -81,12 +85,17 @@ impl Overlay {
             };
             return;
         }
-        own.replaced.entry(id).and_modify(|r| r.row = row.clone()).or_insert(Replaced { row, locked: done });
+        own.replaced
+            .entry(id)
+            .and_modify(|r| r.row = row.clone())
+            .or_insert(Replaced { row, locked: done });
     }
 
     /// Gives a known value to an unknown cell of a row that this transaction wrote.
     pub fn learn(&mut self, table: TableId, id: RowId, column: usize, value: &crate::value::Value) {
-        let Some(own) = self.tables.get_mut(&table) else { return };
+        let Some(own) = self.tables.get_mut(&table) else {
+            return;
+        };
         let row = match own.inserted.get_mut(&id) {
             Some(row) => row,
             None => match own.replaced.get_mut(&id).and_then(|r| r.row.as_mut()) {

@@ -13,8 +13,8 @@ use super::{Catalog, Row, RowId, TableId, View};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::trace::{Outcome, Window};
 use crate::value::{Context, Key, Value, decode};
-use smallvec::SmallVec;
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 
 pub struct Reader<'a> {
@@ -31,6 +31,8 @@ pub struct Reader<'a> {
     pub chooser: &'a RefCell<Chooser>,
     /// Open commits whose versions were read; for the certifier.
     pub providers: RefCell<SmallVec<[CommitId; 8]>>,
+    /// A lock point sees the newest version unless something speaks against it.
+    pub eager: bool,
     /// The answer that was observed, to guess well.
     pub observed: &'a Outcome,
     pub shown: OnceCell<Option<FxHashSet<Key>>>,
@@ -46,7 +48,9 @@ impl Reader<'_> {
         if id < self.order.settled() {
             return true;
         }
-        let Some(commit) = self.order.get(id) else { return true };
+        let Some(commit) = self.order.get(id) else {
+            return true;
+        };
         let window = if rewrite { self.statement } else { self.window };
         if commit.hi < window.sent {
             return true;
@@ -54,7 +58,9 @@ impl Reader<'_> {
         if commit.lo > window.done {
             return false;
         }
-        self.chooser.borrow_mut().decide(self.order, id, self.point, window, hint)
+        self.chooser
+            .borrow_mut()
+            .decide(self.order, id, self.point, window, hint)
     }
 
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
@@ -81,6 +87,9 @@ impl Reader<'_> {
     /// Whether the answer that was observed looks more like `newer` (true) than like what is below it: a value
     /// that only one of them has occurs in the answer. A guess, to be tried first.
     fn answer_shows(&self, newer: &Version, below: Option<&Version>) -> Option<bool> {
+        if self.eager {
+            return Some(true);
+        }
         let values = self.shown.get_or_init(|| shown_values(self.observed)).as_ref()?;
         let newer = newer.row.as_deref().unwrap_or(&[]);
         let below = below.and_then(|v| v.row.as_deref()).unwrap_or(&[]);
@@ -111,20 +120,32 @@ impl Reader<'_> {
 const SHOWN_MAX: usize = 4_096;
 
 fn shown_values(observed: &Outcome) -> Option<FxHashSet<Key>> {
-    let Outcome::Answer(answer) = observed else { return None };
+    let Outcome::Answer(answer) = observed else {
+        return None;
+    };
     if answer.rows.len() * answer.columns.len() > SHOWN_MAX || answer.columns.is_empty() {
         return None;
     }
     let context = Context::defaults();
-    let cells = answer.rows.iter().flat_map(|row| row.iter().zip(answer.columns.iter()));
-    Some(cells.map(|(cell, column)| Key(decode(column.type_oid, column.format, cell.as_deref(), &context))).collect())
+    let cells = answer
+        .rows
+        .iter()
+        .flat_map(|row| row.iter().zip(answer.columns.iter()));
+    Some(
+        cells
+            .map(|(cell, column)| Key(decode(column.type_oid, column.format, cell.as_deref(), &context)))
+            .collect(),
+    )
 }
 
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
-    columns.iter().zip(key).all(|(&column, wanted)| match row.get(column) {
-        None | Some(Value::Unknown) => true,
-        Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
-    })
+    columns
+        .iter()
+        .zip(key)
+        .all(|(&column, wanted)| match row.get(column) {
+            None | Some(Value::Unknown) => true,
+            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+        })
 }
 
 impl View for Reader<'_> {
@@ -178,7 +199,13 @@ impl View for Reader<'_> {
         }
     }
 
-    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool {
+    fn lookup(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> bool {
         let own = self.own.table(table);
         if self.own.havoc_everything.is_some() || own.is_some_and(|o| o.havoc.is_some()) {
             return false;
@@ -203,7 +230,10 @@ impl View for Reader<'_> {
             certain &= !self.unsure.get();
         }
         if let Some(own) = own {
-            let replaced = own.replaced.iter().filter_map(|(id, r)| r.row.as_ref().map(|row| (*id, row)));
+            let replaced = own
+                .replaced
+                .iter()
+                .filter_map(|(id, r)| r.row.as_ref().map(|row| (*id, row)));
             let inserted = own.inserted.iter().map(|(id, row)| (*id, row));
             for (id, row) in replaced.chain(inserted) {
                 if has_key(row, columns, key) {
@@ -225,6 +255,9 @@ impl View for Reader<'_> {
         if own.is_some_and(|o| o.truncated || o.havoc.is_some()) {
             return None;
         }
-        self.table(table).and_then(|t| t.chain(id)).and_then(|c| self.visible(c)).cloned()
+        self.table(table)
+            .and_then(|t| t.chain(id))
+            .and_then(|c| self.visible(c))
+            .cloned()
     }
 }

@@ -8,9 +8,9 @@
 //!   - a version whose successor every future snapshot must see is gone;
 //!   - an index names every row of which any kept version has the key.
 
-use super::{Catalog, Row, RowId, TableId};
 use super::index::Index;
 use super::view::Knowledge;
+use super::{Catalog, Row, RowId, TableId};
 use crate::points::CommitId;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
@@ -32,7 +32,12 @@ pub struct Version {
 
 impl Version {
     pub fn new(commit: CommitId, row: Option<Row>) -> Version {
-        Version { commit, row, rewrite: false, since: 0 }
+        Version {
+            commit,
+            row,
+            rewrite: false,
+            since: 0,
+        }
     }
 }
 
@@ -58,7 +63,14 @@ pub struct Table {
 
 impl Table {
     pub fn new(knowledge: Knowledge) -> Table {
-        Table { knowledge, chains: Vec::new(), free: Vec::new(), indexes: RefCell::new(Vec::new()), rows_len: 0, known: FxHashMap::default() }
+        Table {
+            knowledge,
+            chains: Vec::new(),
+            free: Vec::new(),
+            indexes: RefCell::new(Vec::new()),
+            rows_len: 0,
+            known: FxHashMap::default(),
+        }
     }
 
     pub fn chain(&self, id: RowId) -> Option<&Chain> {
@@ -67,7 +79,8 @@ impl Table {
 
     pub fn chains(&self) -> impl Iterator<Item = (RowId, &Chain)> {
         let all = self.chains.iter().enumerate();
-        all.filter(|(_, c)| !c.versions.is_empty()).map(|(at, c)| (RowId(at as u64), c))
+        all.filter(|(_, c)| !c.versions.is_empty())
+            .map(|(at, c)| (RowId(at as u64), c))
     }
 
     /// Rows of which some kept version has `key` in `columns`, or an unknown there.
@@ -109,7 +122,9 @@ impl Table {
             return false;
         }
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
-        self.known.get(&(columns.into(), key)).is_some_and(|since| *since < at)
+        self.known
+            .get(&(columns.into(), key))
+            .is_some_and(|since| *since < at)
     }
 
     pub fn rows_len(&self) -> usize {
@@ -140,7 +155,9 @@ impl Table {
 
     /// Gives a known value to an unknown cell, wherever in the chain that version is.
     pub fn learn(&mut self, id: RowId, row: &Row, column: usize, value: &Value) {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return };
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+            return;
+        };
         for version in &mut chain.versions {
             let Some(kept) = &version.row else { continue };
             if Arc::ptr_eq(kept, row) {
@@ -158,8 +175,12 @@ impl Table {
 
     /// Replaces the newest version, if one of `commits` made it.
     pub fn rewrite_newest(&mut self, id: RowId, commits: &[CommitId], row: &Option<Row>) {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return };
-        let Some(newest) = chain.versions.last_mut() else { return };
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+            return;
+        };
+        let Some(newest) = chain.versions.last_mut() else {
+            return;
+        };
         if commits.contains(&newest.commit) {
             newest.row = row.clone();
             if let Some(row) = row {
@@ -172,12 +193,21 @@ impl Table {
 
     /// Makes every cell outside `columns` unknown, in every version.
     pub fn unlearn(&mut self, id: RowId, columns: &[usize]) {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return };
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+            return;
+        };
         for version in &mut chain.versions {
             let Some(row) = &version.row else { continue };
             let cells = row.iter().enumerate();
-            let cells: Vec<Value> =
-                cells.map(|(at, v)| if columns.contains(&at) { v.clone() } else { Value::Unknown }).collect();
+            let cells: Vec<Value> = cells
+                .map(|(at, v)| {
+                    if columns.contains(&at) {
+                        v.clone()
+                    } else {
+                        Value::Unknown
+                    }
+                })
+                .collect();
             let unknown: Row = cells.into();
             for index in self.indexes.get_mut() {
                 index.remove(row, id);
@@ -190,8 +220,12 @@ impl Table {
     /// Forgets what no snapshot can ask for any more: everything before the last version made at or
     /// before `settled`. Returns how many versions went.
     pub fn prune(&mut self, id: RowId, settled: CommitId) -> u64 {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else { return 0 };
-        let Some(keep) = chain.versions.iter().rposition(|v| v.commit < settled) else { return 0 };
+        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+            return 0;
+        };
+        let Some(keep) = chain.versions.iter().rposition(|v| v.commit < settled) else {
+            return 0;
+        };
         let mut gone: SmallVec<[Version; 2]> = chain.versions.drain(..keep).collect();
         let dead = chain.versions.len() == 1 && chain.versions[0].row.is_none();
         if dead {
@@ -201,7 +235,10 @@ impl Table {
         for version in &gone {
             let Some(row) = &version.row else { continue };
             for index in self.indexes.get_mut() {
-                if !kept.iter().any(|k| k.row.as_ref().is_some_and(|r| index.same_key(r, row))) {
+                if !kept
+                    .iter()
+                    .any(|k| k.row.as_ref().is_some_and(|r| index.same_key(r, row)))
+                {
                     index.remove(row, id);
                 }
             }
@@ -232,12 +269,19 @@ pub struct Store {
 
 impl Store {
     pub fn new(catalog: Arc<Catalog>) -> Store {
-        Store { catalog, tables: FxHashMap::default(), versions_alive: 0, versions_collected: 0 }
+        Store {
+            catalog,
+            tables: FxHashMap::default(),
+            versions_alive: 0,
+            versions_collected: 0,
+        }
     }
 
     /// The table, unknown at first sight.
     pub fn table_mut(&mut self, id: TableId) -> &mut Table {
-        self.tables.entry(id).or_insert_with(|| Table::new(Knowledge::Partial))
+        self.tables
+            .entry(id)
+            .or_insert_with(|| Table::new(Knowledge::Partial))
     }
 
     pub fn insert(&mut self, table: TableId, version: Version) -> RowId {
