@@ -44,9 +44,16 @@ impl Throwaway {
         let dir = make_dir()?;
         let owner = find_owner(&dir)?;
         if let Some(owner) = owner {
-            chown(&dir, Some(owner.uid), Some(owner.gid)).context("cannot give the directory to the server's user")?;
+            chown(&dir, Some(owner.uid), Some(owner.gid))
+                .context("cannot give the directory to the server's user")?;
         }
-        let mut cluster = Throwaway { bin: bin.to_owned(), dir, port: 0, owner, server: None };
+        let mut cluster = Throwaway {
+            bin: bin.to_owned(),
+            dir,
+            port: 0,
+            owner,
+            server: None,
+        };
         cluster.initialise(settings)?;
         cluster.launch()?;
         Ok(cluster)
@@ -98,14 +105,25 @@ impl Throwaway {
     /// Starts the server again on the same port, after `crash`.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         let port = self.port;
-        self.try_launch(port).with_context(|| format!("the server did not come back; its log ends:\n{}", self.log_tail(20)))
+        self.try_launch(port).with_context(|| {
+            format!(
+                "the server did not come back; its log ends:\n{}",
+                self.log_tail(20)
+            )
+        })
     }
 
     fn initialise(&self, settings: &[(&str, &str)]) -> anyhow::Result<()> {
         let data = self.dir.join("data");
         let output = self
             .command("initdb")
-            .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"])
+            .args([
+                "--auth=trust",
+                "--username=postgres",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-sync",
+            ])
             .args(["--no-instructions".as_ref(), "-D".as_ref(), data.as_os_str()])
             .output()
             .context("cannot run initdb")?;
@@ -143,7 +161,10 @@ impl Throwaway {
     }
 
     fn try_launch(&mut self, port: u16) -> anyhow::Result<()> {
-        let log = fs::File::options().create(true).append(true).open(self.dir.join("log"))?;
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.join("log"))?;
         let server = self
             .command("postgres")
             .arg("-D")
@@ -238,7 +259,10 @@ pub fn find_bin() -> anyhow::Result<PathBuf> {
         if has_server(&dir) {
             return Ok(dir);
         }
-        bail!("PGASSAY_PG_BIN is «{}», but there are no programs initdb and postgres", dir.display());
+        bail!(
+            "PGASSAY_PG_BIN is «{}», but there are no programs initdb and postgres",
+            dir.display()
+        );
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -252,10 +276,16 @@ pub fn find_bin() -> anyhow::Result<PathBuf> {
 }
 
 fn versioned(root: &str, tail: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(root) else {
+        return Vec::new();
+    };
     let number = |path: &Path| -> u32 {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        name.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
+        name.chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>()
+            .parse()
+            .unwrap_or(0)
     };
     let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     found.sort_by_key(|path| std::cmp::Reverse(number(path)));
@@ -275,7 +305,8 @@ fn make_dir() -> anyhow::Result<PathBuf> {
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot create a directory in {}", base.display()));
+                return Err(error)
+                    .with_context(|| format!("cannot create a directory in {}", base.display()));
             }
         }
     }
@@ -304,7 +335,9 @@ fn find_owner(dir: &Path) -> anyhow::Result<Option<Owner>> {
 /// Whether the server answers a startup packet with a request or an «Ok» (and not with «the database is starting up»).
 fn is_ready(port: u16) -> bool {
     use std::io::{Read, Write};
-    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
     let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
     let mut packet = Vec::from(196_608_u32.to_be_bytes());
     packet.extend_from_slice(b"user\0postgres\0database\0postgres\0\0");

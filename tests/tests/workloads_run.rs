@@ -8,7 +8,10 @@ use std::sync::Arc;
 /// Small data, so that transactions meet each other.
 fn knobs(name: &str) -> Knobs {
     match name {
-        "bank" => Knobs::default().set("accounts", 20.0).set("blind", 0.3).set("totals", 0.05),
+        "bank" => Knobs::default()
+            .set("accounts", 20.0)
+            .set("blind", 0.3)
+            .set("totals", 0.05),
         "smallbank" => Knobs::default().set("customers", 20.0).set("hot", 5.0),
         "tpcc" => Knobs::default().set("tiny", 1.0),
         _ => Knobs::default().scaled(0.05),
@@ -26,8 +29,17 @@ async fn run_and_check(target: &str, name: &str, level: Level, mode: Mode) {
     let mut ticks = 0;
     let summary = run(workload.clone(), &options, |_| ticks += 1).await.unwrap();
     assert!(ticks > 0);
-    let refused: u64 = summary.aborts.iter().filter(|(state, _)| state.starts_with("23")).map(|(_, n)| n).sum();
-    assert_eq!(summary.transactions() + summary.given_up + refused, 160, "{name} {level} {mode}: {summary:?}");
+    let refused: u64 = summary
+        .aborts
+        .iter()
+        .filter(|(state, _)| state.starts_with("23"))
+        .map(|(_, n)| n)
+        .sum();
+    assert_eq!(
+        summary.transactions() + summary.given_up + refused,
+        160,
+        "{name} {level} {mode}: {summary:?}"
+    );
     let failed = check(&*workload, &options).await.unwrap();
     assert!(failed.is_empty(), "{name} at {level}, {mode}: {}", failed[0]);
 }
@@ -68,10 +80,19 @@ async fn a_seed_repeats_its_run() {
         options.length = Length::Transactions(60);
         setup(&*workload, &options).await.unwrap();
         run(workload, &options, |_| {}).await.unwrap();
-        let (client, connection) = tokio_postgres::connect(&server.uri(), tokio_postgres::NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&server.uri(), tokio_postgres::NoTls)
+            .await
+            .unwrap();
         tokio::spawn(connection);
-        let rows = client.query("SELECT id, balance FROM accounts ORDER BY id", &[]).await.unwrap();
-        contents.push(rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(i32, i64)>>());
+        let rows = client
+            .query("SELECT id, balance FROM accounts ORDER BY id", &[])
+            .await
+            .unwrap();
+        contents.push(
+            rows.iter()
+                .map(|row| (row.get(0), row.get(1)))
+                .collect::<Vec<(i32, i64)>>(),
+        );
     }
     assert_eq!(contents[0], contents[1]);
     assert!(contents[0].iter().any(|(_, balance)| *balance != 1_000));

@@ -43,11 +43,29 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     };
     runtime.spawn(raise(interrupt, stop.clone()));
 
-    let paint = if std::io::stdout().is_terminal() { Paint::Ansi } else { Paint::Plain };
+    let paint = if std::io::stdout().is_terminal() {
+        Paint::Ansi
+    } else {
+        Paint::Plain
+    };
     println!("{}", paint.dim("starting a throw-away PostgreSQL …"));
     let server = Throwaway::start(&[("deadlock_timeout", "50ms")])?;
-    println!("{}", paint.dim(&format!("it listens on {}, its data are in {}", server.address(), server.dir().display())));
-    let stage = Stage { args: &args, config: &config, server: &server, runtime: &runtime, stop: stop.clone(), paint };
+    println!(
+        "{}",
+        paint.dim(&format!(
+            "it listens on {}, its data are in {}",
+            server.address(),
+            server.dir().display()
+        ))
+    );
+    let stage = Stage {
+        args: &args,
+        config: &config,
+        server: &server,
+        runtime: &runtime,
+        stop: stop.clone(),
+        paint,
+    };
 
     println!("\n1. A bank at all three isolation levels, audited at the level each transaction runs at.\n");
     let levels = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
@@ -58,10 +76,16 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     print!("{}", text::summary(&correct, &Gate::default(), paint));
     if correct.violations.is_empty() {
         let is_checked = correct.coverage.checked > 0;
-        let told = if is_checked { "Nothing to report." } else { "Nothing was checked, so there is nothing to report." };
+        let told = if is_checked {
+            "Nothing to report."
+        } else {
+            "Nothing was checked, so there is nothing to report."
+        };
         println!("\n{}", paint.green(told));
     } else {
-        println!("\nThis was a correct database: if you can repeat it, please report it to the authors of pgassay.");
+        println!(
+            "\nThis was a correct database: if you can repeat it, please report it to the authors of pgassay."
+        );
         return Ok(ExitCode::FAILURE);
     }
 
@@ -78,7 +102,9 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     print!("{}", text::violation(first, paint));
     println!();
     print!("{}", text::totals(&claimed, &Gate::default(), paint));
-    println!("\nPostgreSQL did nothing wrong: READ COMMITTED does not promise this. An application that needs it");
+    println!(
+        "\nPostgreSQL did nothing wrong: READ COMMITTED does not promise this. An application that needs it"
+    );
     println!("has to ask for SERIALIZABLE. Audit your own traffic:");
     println!("  pgassay proxy --listen 127.0.0.1:6432 --upstream HOST:5432");
     Ok(ExitCode::SUCCESS)
@@ -116,7 +142,10 @@ impl Stage<'_> {
 
     async fn bank(&self, target: &str, level: Level, proxy: &Running) -> anyhow::Result<()> {
         // Few accounts, so that transactions meet each other.
-        let knobs = Knobs::default().set("accounts", 12.0).set("read_only", 0.3).set("totals", 0.05);
+        let knobs = Knobs::default()
+            .set("accounts", 12.0)
+            .set("read_only", 0.3)
+            .set("totals", 0.05);
         let workload: Arc<dyn Workload> = pgassay_workloads::by_name("bank", &knobs)?.into();
         let mut options = Options::new(target);
         options.clients = self.args.clients.max(2);

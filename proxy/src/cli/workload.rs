@@ -28,7 +28,12 @@ pub struct Args {
     #[arg(long)]
     pub list: bool,
     /// The server, or the proxy before it: a URI or a connection string
-    #[arg(long, env = "PGASSAY_TARGET", value_name = "URI", required_unless_present = "list")]
+    #[arg(
+        long,
+        env = "PGASSAY_TARGET",
+        value_name = "URI",
+        required_unless_present = "list"
+    )]
     pub target: Option<String>,
     /// Sessions that work at the same time
     #[arg(long, default_value_t = 4)]
@@ -78,7 +83,10 @@ pub fn run(args: Args, _config: Config) -> anyhow::Result<ExitCode> {
     }
     let name = args.name.as_deref().unwrap_or_default();
     let usage = |error: anyhow::Error| anyhow::Error::new(Usage(format!("{error:#}")));
-    if !matches!(args.level, Level::ReadCommitted | Level::RepeatableRead | Level::Serializable) {
+    if !matches!(
+        args.level,
+        Level::ReadCommitted | Level::RepeatableRead | Level::Serializable
+    ) {
         return Err(usage(anyhow::anyhow!(
             "PostgreSQL has no level «{}»: choose read-committed, repeatable-read or serializable",
             args.level
@@ -87,7 +95,9 @@ pub fn run(args: Args, _config: Config) -> anyhow::Result<ExitCode> {
     let knobs = Knobs::parse(&args.knobs).map_err(usage)?.scaled(args.scale);
     let workload: Arc<dyn Workload> = pgassay_workloads::by_name(name, &knobs).map_err(usage)?.into();
     if args.mode == Mode::Procedures && !workload.has_procedures() {
-        return Err(usage(anyhow::anyhow!("{name} has no stored procedures; choose another --mode")));
+        return Err(usage(anyhow::anyhow!(
+            "{name} has no stored procedures; choose another --mode"
+        )));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let options = Options {
@@ -126,7 +136,10 @@ async fn drive(workload: Arc<dyn Workload>, options: &Options, args: &Args) -> a
         return Ok(ExitCode::SUCCESS);
     }
     let bar = bar(workload.name(), options);
-    let summary = pgassay_workloads::run(workload.clone(), options, |progress| advance(&bar, options, progress)).await;
+    let summary = pgassay_workloads::run(workload.clone(), options, |progress| {
+        advance(&bar, options, progress)
+    })
+    .await;
     bar.finish_and_clear();
     let summary = summary?;
     if args.json {
@@ -144,7 +157,11 @@ async fn drive(workload: Arc<dyn Workload>, options: &Options, args: &Args) -> a
     if failed.is_empty() && !args.json {
         println!("consistency checks: all {} hold", workload.checks().len());
     }
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The summary as people read it.
@@ -171,7 +188,9 @@ pub fn bar(name: &str, options: &Options) -> ProgressBar {
         Length::Duration(duration) => (duration.as_millis() as u64, "{prefix} {bar:30} {elapsed} {msg}"),
     };
     let style = ProgressStyle::with_template(style).expect("the templates above are well-formed");
-    ProgressBar::new(length).with_style(style).with_prefix(name.to_owned())
+    ProgressBar::new(length)
+        .with_style(style)
+        .with_prefix(name.to_owned())
 }
 
 pub fn advance(bar: &ProgressBar, options: &Options, progress: Progress) {
@@ -183,7 +202,10 @@ pub fn advance(bar: &ProgressBar, options: &Options, progress: Progress) {
         }
         Length::Duration(_) => {
             bar.set_position(progress.elapsed.as_millis() as u64);
-            bar.set_message(format!("{} transactions, {aborts} refused", progress.transactions));
+            bar.set_message(format!(
+                "{} transactions, {aborts} refused",
+                progress.transactions
+            ));
         }
     }
 }
@@ -216,7 +238,9 @@ fn list() {
 /// `30s`, `5m`, `1h`, `500ms`; a bare number is seconds.
 pub fn duration(text: &str) -> anyhow::Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits.parse().with_context(|| format!("«{text}» is not a duration: write 30s, 5m or 1h"))?;
+    let number: f64 = digits
+        .parse()
+        .with_context(|| format!("«{text}» is not a duration: write 30s, 5m or 1h"))?;
     let seconds = match &text[digits.len()..] {
         "ms" => number / 1_000.0,
         "" | "s" => number,
@@ -242,7 +266,12 @@ mod tests {
     #[test]
     fn every_workload_can_be_made() {
         for (name, _, _) in CATALOGUE {
-            assert_eq!(pgassay_workloads::by_name(name, &Knobs::default()).unwrap().name(), *name);
+            assert_eq!(
+                pgassay_workloads::by_name(name, &Knobs::default())
+                    .unwrap()
+                    .name(),
+                *name
+            );
         }
         let unknown = pgassay_workloads::by_name("bank", &Knobs::default().set("colour", 1.0));
         assert!(unknown.err().unwrap().to_string().contains("it has: accounts"));

@@ -37,9 +37,15 @@ pub fn make(knobs: &Knobs) -> Box<dyn Workload> {
     let accessed = knobs.share("accessed", 1.0, "share of the accounts that transactions use");
     Box::new(Bank {
         accounts,
-        used: ((accounts as f64 * accessed).round() as i64).max(2).min(accounts.max(2)),
+        used: ((accounts as f64 * accessed).round() as i64)
+            .max(2)
+            .min(accounts.max(2)),
         blind: knobs.share("blind", 0.0, "share of the writes that do not read first"),
-        read_only: knobs.share("read_only", 0.2, "share of the transactions that only read a balance"),
+        read_only: knobs.share(
+            "read_only",
+            0.2,
+            "share of the transactions that only read a balance",
+        ),
         totals: knobs.share("totals", 0.0, "share of the transactions that sum all balances"),
         is_set_up: AtomicBool::new(false),
         net: AtomicI64::new(0),
@@ -59,8 +65,12 @@ impl Workload for Bank {
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS accounts").await?;
-            session.batch("CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)").await?;
-            let rows = (1..=self.accounts.max(2)).map(|id| vec![id.into(), OPENING.into()]).collect();
+            session
+                .batch("CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)")
+                .await?;
+            let rows = (1..=self.accounts.max(2))
+                .map(|id| vec![id.into(), OPENING.into()])
+                .collect();
             session.load("accounts (id, balance)", rows).await?;
             if session.mode() == Mode::Procedures {
                 for procedure in PROCEDURES {
@@ -162,14 +172,19 @@ async fn deposit(session: &mut Session, account: i64, amount: i64, blind: bool) 
 
 async fn withdraw(session: &mut Session, account: i64, amount: i64, blind: bool) -> Change {
     if blind {
-        let answer = session.run(TAKE_IF_COVERED, &[amount.into(), account.into()]).await?;
+        let answer = session
+            .run(TAKE_IF_COVERED, &[amount.into(), account.into()])
+            .await?;
         return Ok(-amount * answer.affected as i64);
     }
     session.begin().await?;
     let held = session.run(READ, &[account.into()]).await?.int(0, 0).unwrap_or(0);
     let mut taken = 0;
     if held >= amount {
-        taken = session.run(TAKE_IF_COVERED, &[amount.into(), account.into()]).await?.affected;
+        taken = session
+            .run(TAKE_IF_COVERED, &[amount.into(), account.into()])
+            .await?
+            .affected;
     }
     session.commit().await?;
     Ok(-amount * taken as i64)
@@ -199,11 +214,15 @@ async fn withdraw_overdraft(session: &mut Session, account: i64, amount: i64) ->
 async fn call(session: &mut Session, kind: u32, account: i64, other: i64, amount: i64) -> Change {
     match kind {
         0 => {
-            session.run("CALL bank_deposit($1, $2)", &[account.into(), amount.into()]).await?;
+            session
+                .run("CALL bank_deposit($1, $2)", &[account.into(), amount.into()])
+                .await?;
             Ok(amount)
         }
         1 => {
-            let answer = session.run("CALL bank_withdraw($1, $2, 0)", &[account.into(), amount.into()]).await?;
+            let answer = session
+                .run("CALL bank_withdraw($1, $2, 0)", &[account.into(), amount.into()])
+                .await?;
             Ok(-answer.int(0, 0).unwrap_or(0))
         }
         2 => {
@@ -213,7 +232,9 @@ async fn call(session: &mut Session, kind: u32, account: i64, other: i64, amount
         }
         _ => {
             let params = [account.into(), amount.into()];
-            let answer = session.run("CALL bank_withdraw_overdraft($1, $2, 0)", &params).await?;
+            let answer = session
+                .run("CALL bank_withdraw_overdraft($1, $2, 0)", &params)
+                .await?;
             Ok(-answer.int(0, 0).unwrap_or(0))
         }
     }

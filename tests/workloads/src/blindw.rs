@@ -38,7 +38,9 @@ impl Workload for BlindW {
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS kv").await?;
-            session.batch("CREATE TABLE kv (k int PRIMARY KEY, v bigint NOT NULL)").await?;
+            session
+                .batch("CREATE TABLE kv (k int PRIMARY KEY, v bigint NOT NULL)")
+                .await?;
             let rows = (1..=self.keys).map(|key| vec![key.into(), 0.into()]).collect();
             session.load("kv (k, v)", rows).await
         })
@@ -51,10 +53,18 @@ impl Workload for BlindW {
             for nth in 0..self.ops {
                 let key = turn.rng.i64(1..=self.keys);
                 if is_read {
-                    session.run("SELECT v FROM kv WHERE k = $1", &[key.into()]).await?;
+                    session
+                        .run("SELECT v FROM kv WHERE k = $1", &[key.into()])
+                        .await?;
                 } else {
-                    let value = if self.values > 0 { turn.rng.i64(0..self.values) } else { turn.unique(nth) };
-                    session.run("UPDATE kv SET v = $1 WHERE k = $2", &[value.into(), key.into()]).await?;
+                    let value = if self.values > 0 {
+                        turn.rng.i64(0..self.values)
+                    } else {
+                        turn.unique(nth)
+                    };
+                    session
+                        .run("UPDATE kv SET v = $1 WHERE k = $2", &[value.into(), key.into()])
+                        .await?;
                 }
             }
             session.commit().await?;
@@ -65,7 +75,10 @@ impl Workload for BlindW {
     fn checks(&self) -> Vec<Check> {
         vec![Check::new(
             "every key is there once",
-            format!("SELECT count(*) FROM kv HAVING count(*) <> {0} OR min(k) <> 1 OR max(k) <> {0}", self.keys),
+            format!(
+                "SELECT count(*) FROM kv HAVING count(*) <> {0} OR min(k) <> 1 OR max(k) <> {0}",
+                self.keys
+            ),
         )]
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! In: a query that returns the rows that break a promise. Out: the checks that returned any.
 
+use crate::Workload;
 use crate::run::{Options, spoken};
 use crate::session::{Mode, Session};
-use crate::Workload;
 use anyhow::Context;
 use std::fmt;
 
@@ -18,7 +18,10 @@ pub struct Check {
 
 impl Check {
     pub fn new(name: impl Into<String>, sql: impl Into<String>) -> Check {
-        Check { name: name.into(), sql: sql.into() }
+        Check {
+            name: name.into(),
+            sql: sql.into(),
+        }
     }
 }
 
@@ -32,8 +35,18 @@ pub struct Failed {
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first: Vec<&str> = self.first.iter().map(|cell| cell.as_deref().unwrap_or("NULL")).collect();
-        write!(f, "«{}» does not hold: {} rows, the first is ({})", self.check.name, self.offenders, first.join(", "))
+        let first: Vec<&str> = self
+            .first
+            .iter()
+            .map(|cell| cell.as_deref().unwrap_or("NULL"))
+            .collect();
+        write!(
+            f,
+            "«{}» does not hold: {} rows, the first is ({})",
+            self.check.name,
+            self.offenders,
+            first.join(", ")
+        )
     }
 }
 
@@ -49,7 +62,11 @@ pub async fn check(workload: &dyn Workload, options: &Options) -> anyhow::Result
             .with_context(|| format!("cannot run the check «{}»", check.name))?;
         if let Some(first) = answer.rows.first() {
             let first = first.iter().map(|cell| cell.0.clone()).collect();
-            failed.push(Failed { check, offenders: answer.rows.len(), first });
+            failed.push(Failed {
+                check,
+                offenders: answer.rows.len(),
+                first,
+            });
         }
     }
     Ok(failed)

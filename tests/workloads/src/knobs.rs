@@ -20,8 +20,9 @@ impl Knobs {
     pub fn parse(pairs: &[String]) -> anyhow::Result<Knobs> {
         let mut knobs = Knobs::default();
         for pair in pairs {
-            let (key, value) =
-                pair.split_once('=').with_context(|| format!("a knob is written key=value, not «{pair}»"))?;
+            let (key, value) = pair
+                .split_once('=')
+                .with_context(|| format!("a knob is written key=value, not «{pair}»"))?;
             let number = match value {
                 "true" | "on" | "yes" => 1.0,
                 "false" | "off" | "no" => 0.0,

@@ -21,6 +21,7 @@ pub mod smallbank;
 pub mod register;
 pub mod list_append;
 pub mod blindw;
+pub mod counters;
 pub mod ycsb;
 pub mod twitter;
 pub mod tpcc;
@@ -96,15 +97,48 @@ type Maker = fn(&Knobs) -> Box<dyn Workload>;
 
 /// Every workload with one line about it.
 pub const CATALOGUE: &[(&str, &str, Maker)] = &[
-    ("bank", "deposits, withdrawals, transfers, overdrafts and balance checks", bank::make),
-    ("smallbank", "checking and savings accounts; write skew below SERIALIZABLE", smallbank::make),
-    ("register", "reads, writes and compare-and-set of single values", register::make),
-    ("list-append", "appends to lists and reads of whole lists", list_append::make),
-    ("blindw", "read-only and write-only transactions over keys", blindw::make),
+    (
+        "bank",
+        "deposits, withdrawals, transfers, overdrafts and balance checks",
+        bank::make,
+    ),
+    (
+        "smallbank",
+        "checking and savings accounts; write skew below SERIALIZABLE",
+        smallbank::make,
+    ),
+    (
+        "register",
+        "reads, writes and compare-and-set of single values",
+        register::make,
+    ),
+    (
+        "list-append",
+        "appends to lists and reads of whole lists",
+        list_append::make,
+    ),
+    (
+        "blindw",
+        "read-only and write-only transactions over keys",
+        blindw::make,
+    ),
+    (
+        "counters",
+        "increments of few rows, each by itself",
+        counters::make,
+    ),
     ("ycsb", "reads, updates, inserts, scans; zipfian keys", ycsb::make),
     ("twitter", "new tweets, follows and timelines", twitter::make),
-    ("tpcc", "a wholesale supplier: the five transactions of TPC-C", tpcc::make),
-    ("rubis", "an auction site: users, items, purchases, comments", rubis::make),
+    (
+        "tpcc",
+        "a wholesale supplier: the five transactions of TPC-C",
+        tpcc::make,
+    ),
+    (
+        "rubis",
+        "an auction site: users, items, purchases, comments",
+        rubis::make,
+    ),
     ("tatp", "a mobile carrier's subscriber register", tatp::make),
     ("seats", "flights, customers and reservations", seats::make),
 ];
@@ -113,7 +147,10 @@ pub const CATALOGUE: &[(&str, &str, Maker)] = &[
 pub fn by_name(name: &str, knobs: &Knobs) -> anyhow::Result<Box<dyn Workload>> {
     let Some((_, _, make)) = CATALOGUE.iter().find(|(known, _, _)| *known == name) else {
         let known: Vec<&str> = CATALOGUE.iter().map(|(known, _, _)| *known).collect();
-        anyhow::bail!("there is no workload «{name}»; known workloads: {}", known.join(", "));
+        anyhow::bail!(
+            "there is no workload «{name}»; known workloads: {}",
+            known.join(", ")
+        );
     };
     let workload = make(knobs);
     knobs.finish(name)?;

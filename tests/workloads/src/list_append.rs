@@ -19,8 +19,14 @@ pub struct ListAppend {
 pub fn make(knobs: &Knobs) -> Box<dyn Workload> {
     Box::new(ListAppend {
         keys: knobs.count("keys", 10, "lists in use at a time") as u64,
-        ops: knobs.count("ops", 4, "operations per transaction, at most").min(64) as u64,
-        rotate: knobs.count("rotate", 50, "transactions of a client before it moves to new lists") as u64,
+        ops: knobs
+            .count("ops", 4, "operations per transaction, at most")
+            .min(64) as u64,
+        rotate: knobs.count(
+            "rotate",
+            50,
+            "transactions of a client before it moves to new lists",
+        ) as u64,
         is_set_up: AtomicBool::new(false),
         appended: AtomicU64::new(0),
         is_unsure: AtomicBool::new(false),
@@ -39,7 +45,9 @@ impl Workload for ListAppend {
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS lists").await?;
-            session.batch("CREATE TABLE lists (id bigint PRIMARY KEY, elements text NOT NULL)").await?;
+            session
+                .batch("CREATE TABLE lists (id bigint PRIMARY KEY, elements text NOT NULL)")
+                .await?;
             self.is_set_up.store(true, Ordering::Relaxed);
             self.appended.store(0, Ordering::Relaxed);
             Ok(())
@@ -56,7 +64,9 @@ impl Workload for ListAppend {
             for nth in 0..ops {
                 let id = (turn.serial / self.rotate * self.keys + turn.rng.u64(0..self.keys)) as i64;
                 if turn.rng.bool() {
-                    session.run("SELECT elements FROM lists WHERE id = $1", &[id.into()]).await?;
+                    session
+                        .run("SELECT elements FROM lists WHERE id = $1", &[id.into()])
+                        .await?;
                 } else {
                     let element = turn.unique(nth).to_string();
                     let append = "INSERT INTO lists (id, elements) VALUES ($1, $2) ON CONFLICT (id) \

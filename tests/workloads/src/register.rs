@@ -16,7 +16,9 @@ pub struct Registers {
 pub fn make(knobs: &Knobs) -> Box<dyn Workload> {
     Box::new(Registers {
         keys: knobs.count("keys", 10, "registers"),
-        ops: knobs.count("ops", 4, "operations per transaction, at most").min(64) as u64,
+        ops: knobs
+            .count("ops", 4, "operations per transaction, at most")
+            .min(64) as u64,
         values: knobs.number("values", 5.0, "different values; 0 writes a new value every time") as i64,
     })
 }
@@ -33,7 +35,9 @@ impl Workload for Registers {
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS registers").await?;
-            session.batch("CREATE TABLE registers (id int PRIMARY KEY, value bigint NOT NULL)").await
+            session
+                .batch("CREATE TABLE registers (id int PRIMARY KEY, value bigint NOT NULL)")
+                .await
         })
     }
 
@@ -45,9 +49,17 @@ impl Workload for Registers {
             }
             for nth in 0..ops {
                 let id = turn.rng.i64(1..=self.keys);
-                let value = if self.values > 0 { turn.rng.i64(0..self.values) } else { turn.unique(nth) };
+                let value = if self.values > 0 {
+                    turn.rng.i64(0..self.values)
+                } else {
+                    turn.unique(nth)
+                };
                 match weighted(&mut turn.rng, &[5, 2, 1, 2]) {
-                    0 => session.run("SELECT value FROM registers WHERE id = $1", &[id.into()]).await?,
+                    0 => {
+                        session
+                            .run("SELECT value FROM registers WHERE id = $1", &[id.into()])
+                            .await?
+                    }
                     1 => {
                         let upsert = "INSERT INTO registers (id, value) VALUES ($1, $2) \
                                       ON CONFLICT (id) DO UPDATE SET value = EXCLUDED.value";
@@ -79,7 +91,10 @@ impl Workload for Registers {
         if self.values > 0 {
             checks.push(Check::new(
                 "only written values exist",
-                format!("SELECT id, value FROM registers WHERE value < 0 OR value >= {}", self.values),
+                format!(
+                    "SELECT id, value FROM registers WHERE value < 0 OR value >= {}",
+                    self.values
+                ),
             ));
         }
         checks

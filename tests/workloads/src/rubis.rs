@@ -60,26 +60,46 @@ impl Workload for Rubis {
     }
 
     fn tables(&self) -> &'static [&'static str] {
-        &["regions", "categories", "users", "items", "bids", "buy_now", "comments"]
+        &[
+            "regions",
+            "categories",
+            "users",
+            "items",
+            "bids",
+            "buy_now",
+            "comments",
+        ]
     }
 
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session
-                .batch("DROP TABLE IF EXISTS comments, buy_now, bids, items, users, categories, regions CASCADE")
+                .batch(
+                    "DROP TABLE IF EXISTS comments, buy_now, bids, items, users, categories, regions CASCADE",
+                )
                 .await?;
             for table in TABLES {
                 session.batch(table).await?;
             }
             let mut rng = Rng::with_seed(3);
             let named = |what: &str, count: i64| -> Vec<Vec<Param>> {
-                (1..=count).map(|id| vec![id.into(), format!("{what} {id}").into()]).collect()
+                (1..=count)
+                    .map(|id| vec![id.into(), format!("{what} {id}").into()])
+                    .collect()
             };
-            session.load("regions (id, name)", named("region", REGIONS)).await?;
-            session.load("categories (id, name)", named("category", CATEGORIES)).await?;
-            let users = (1..=self.users).map(|id| user(&mut rng, &format!("user{id}"), id)).collect();
+            session
+                .load("regions (id, name)", named("region", REGIONS))
+                .await?;
+            session
+                .load("categories (id, name)", named("category", CATEGORIES))
+                .await?;
+            let users = (1..=self.users)
+                .map(|id| user(&mut rng, &format!("user{id}"), id))
+                .collect();
             session.load(USER, users).await?;
-            let items = (1..=self.items).map(|id| item(&mut rng, id, self.users)).collect();
+            let items = (1..=self.items)
+                .map(|id| item(&mut rng, id, self.users))
+                .collect();
             session.load(ITEM, items).await
         })
     }
@@ -149,18 +169,28 @@ fn item(rng: &mut Rng, time: i64, users: i64) -> Vec<Param> {
 }
 
 fn places(count: usize) -> String {
-    (1..=count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ")
+    (1..=count)
+        .map(|place| format!("${place}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 async fn register_user(session: &mut Session, turn: &mut Turn) -> Outcome {
     let nickname = format!("user{}", turn.unique(0));
     let row = user(&mut turn.rng, &nickname, turn.serial as i64);
     session.begin().await?;
-    let taken = session.run("SELECT id FROM users WHERE nickname = $1", &[nickname.into()]).await?;
+    let taken = session
+        .run("SELECT id FROM users WHERE nickname = $1", &[nickname.into()])
+        .await?;
     if taken.is_empty() {
         let insert = format!("INSERT INTO {USER} VALUES ({}) RETURNING id", places(row.len()));
         let id = session.run(&insert, &row).await?.int(0, 0).unwrap_or(0);
-        session.run("SELECT nickname, rating, balance, region FROM users WHERE id = $1", &[id.into()]).await?;
+        session
+            .run(
+                "SELECT nickname, rating, balance, region FROM users WHERE id = $1",
+                &[id.into()],
+            )
+            .await?;
     }
     session.commit().await?;
     Ok(Ended::Committed)
@@ -198,7 +228,9 @@ impl Rubis {
             session.run(take, &[wanted.into(), item.into()]).await?;
         }
         let insert = "INSERT INTO buy_now (buyer_id, item_id, qty, bought) VALUES ($1, $2, $3, $4)";
-        session.run(insert, &[buyer.into(), item.into(), wanted.into(), time]).await?;
+        session
+            .run(insert, &[buyer.into(), item.into(), wanted.into(), time])
+            .await?;
         session.commit().await?;
         Ok(Ended::Committed)
     }
@@ -210,11 +242,30 @@ impl Rubis {
         let text = letters(&mut turn.rng, 10, 100);
         let time = Param::Time(820_454_400_000_000 + turn.serial as i64 * 1_000_000);
         session.begin().await?;
-        session.run("SELECT rating FROM users WHERE id = $1", &[to.into()]).await?;
-        session.run("UPDATE users SET rating = rating + $1 WHERE id = $2", &[rating.into(), to.into()]).await?;
+        session
+            .run("SELECT rating FROM users WHERE id = $1", &[to.into()])
+            .await?;
+        session
+            .run(
+                "UPDATE users SET rating = rating + $1 WHERE id = $2",
+                &[rating.into(), to.into()],
+            )
+            .await?;
         let insert = "INSERT INTO comments (from_user_id, to_user_id, item_id, rating, written, comment) \
                       VALUES ($1, $2, $3, $4, $5, $6)";
-        session.run(insert, &[from.into(), to.into(), item.into(), rating.into(), time, text.into()]).await?;
+        session
+            .run(
+                insert,
+                &[
+                    from.into(),
+                    to.into(),
+                    item.into(),
+                    rating.into(),
+                    time,
+                    text.into(),
+                ],
+            )
+            .await?;
         session.commit().await?;
         Ok(Ended::Committed)
     }
@@ -224,7 +275,11 @@ impl Rubis {
         let item = turn.rng.i64(1..=self.items);
         let category = turn.rng.i64(1..=CATEGORIES);
         match turn.rng.u32(0..6) {
-            0 => session.run("SELECT id, name FROM categories ORDER BY id", &[]).await?,
+            0 => {
+                session
+                    .run("SELECT id, name FROM categories ORDER BY id", &[])
+                    .await?
+            }
             1 => {
                 let search = "SELECT id, name, initial_price, max_bid, nb_of_bids, end_date FROM items \
                               WHERE category = $1 AND quantity > 0 ORDER BY end_date, id LIMIT 20";

@@ -73,7 +73,11 @@ pub async fn setup(workload: &dyn Workload, options: &Options) -> anyhow::Result
     let mut session = Session::connect(&options.target, options.mode, Level::ReadCommitted).await?;
     // `DROP … IF EXISTS` would tell about what is not there.
     session.batch("SET client_min_messages = warning").await?;
-    workload.setup(&mut session).await.map_err(spoken).with_context(|| format!("cannot set up {}", workload.name()))
+    workload
+        .setup(&mut session)
+        .await
+        .map_err(spoken)
+        .with_context(|| format!("cannot set up {}", workload.name()))
 }
 
 /// Tables of the database that `setup` would replace.
@@ -86,7 +90,9 @@ pub async fn in_the_way(workload: &dyn Workload, options: &Options) -> anyhow::R
         names.join(", ")
     );
     let found = session.run(&find, &[]).await.map_err(spoken)?;
-    Ok((0..found.rows.len()).filter_map(|row| found.text(row, 0).map(str::to_owned)).collect())
+    Ok((0..found.rows.len())
+        .filter_map(|row| found.text(row, 0).map(str::to_owned))
+        .collect())
 }
 
 /// Runs the workload to its end and calls `progress` a few times per second.
@@ -96,7 +102,10 @@ pub async fn run(
     mut progress: impl FnMut(Progress),
 ) -> anyhow::Result<Summary> {
     if options.mode == Mode::Procedures && !workload.has_procedures() {
-        bail!("{} has no stored procedures; choose another --mode", workload.name());
+        bail!(
+            "{} has no stored procedures; choose another --mode",
+            workload.name()
+        );
     }
     let mut sessions = Vec::new();
     for _ in 0..options.clients {
@@ -161,7 +170,11 @@ async fn one_client(
     let mut seeds = Rng::with_seed(options.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (client as u64 + 1));
     let mut serial = 0;
     while !is_over(&options, serial, started) {
-        let turn = Turn { client, serial, rng: Rng::with_seed(seeds.u64(..)) };
+        let turn = Turn {
+            client,
+            serial,
+            rng: Rng::with_seed(seeds.u64(..)),
+        };
         let began = Instant::now();
         let mut attempts = 0;
         loop {
@@ -211,7 +224,11 @@ async fn recover(
         return Err(error).context("the client library could not send or read a statement");
     };
     summary.record_abort(&sqlstate);
-    session.rollback().await.map_err(spoken).context("cannot roll back")?;
+    session
+        .rollback()
+        .await
+        .map_err(spoken)
+        .context("cannot roll back")?;
     match sqlstate.as_str() {
         "40001" | "40P01" => Ok(true),
         // A taken key, a failed check, a missing parent: the application tells its user and goes on.
@@ -233,7 +250,9 @@ async fn reconnect(options: &Options, lost: &tokio_postgres::Error) -> anyhow::R
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let last = last.expect("at least one attempt was made");
-    Err(last.context(format!("the session was lost ({lost}) and could not be opened again")))
+    Err(last.context(format!(
+        "the session was lost ({lost}) and could not be opened again"
+    )))
 }
 
 /// The server's own words instead of «db error».

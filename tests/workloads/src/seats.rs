@@ -52,16 +52,26 @@ impl Workload for Seats {
 
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
-            session.batch("DROP TABLE IF EXISTS reservation, passenger, flight, airport CASCADE").await?;
+            session
+                .batch("DROP TABLE IF EXISTS reservation, passenger, flight, airport CASCADE")
+                .await?;
             for table in TABLES {
                 session.batch(table).await?;
             }
             let mut rng = Rng::with_seed(5);
             let rng = &mut rng;
             let airports = (1..=self.airports)
-                .map(|id| vec![id.into(), letters(rng, 3, 3).to_uppercase().into(), letters(rng, 5, 20).into()])
+                .map(|id| {
+                    vec![
+                        id.into(),
+                        letters(rng, 3, 3).to_uppercase().into(),
+                        letters(rng, 5, 20).into(),
+                    ]
+                })
                 .collect();
-            session.load("airport (ap_id, ap_code, ap_name)", airports).await?;
+            session
+                .load("airport (ap_id, ap_code, ap_name)", airports)
+                .await?;
             let flights = (1..=self.flights)
                 .map(|id| {
                     let from = rng.i64(1..=self.airports);
@@ -81,7 +91,9 @@ impl Workload for Seats {
             let customers = (1..=self.customers)
                 .map(|id| vec![id.into(), letters(rng, 5, 20).into(), Param::cents(1_000_000)])
                 .collect();
-            session.load("passenger (c_id, c_name, c_balance)", customers).await
+            session
+                .load("passenger (c_id, c_name, c_balance)", customers)
+                .await
         })
     }
 
@@ -131,8 +143,13 @@ impl Seats {
                     JOIN airport d ON d.ap_id = f.f_depart_ap JOIN airport a ON a.ap_id = f.f_arrive_ap \
                     WHERE f.f_depart_ap = $1 AND f.f_depart_time BETWEEN $2 AND $3 AND f.f_seats_left > 0 \
                     ORDER BY f.f_id";
-        let window = [Param::Time(first * 3_600_000_000), Param::Time((first + 50) * 3_600_000_000)];
-        session.run(find, &[airport.into(), window[0].clone(), window[1].clone()]).await?;
+        let window = [
+            Param::Time(first * 3_600_000_000),
+            Param::Time((first + 50) * 3_600_000_000),
+        ];
+        session
+            .run(find, &[airport.into(), window[0].clone(), window[1].clone()])
+            .await?;
         Ok(Ended::Committed)
     }
 
@@ -140,9 +157,17 @@ impl Seats {
         let flight = turn.rng.i64(1..=self.flights);
         session.begin_read_only().await?;
         session
-            .run("SELECT f_base_price, f_seats_left FROM flight WHERE f_id = $1", &[flight.into()])
+            .run(
+                "SELECT f_base_price, f_seats_left FROM flight WHERE f_id = $1",
+                &[flight.into()],
+            )
             .await?;
-        session.run("SELECT r_seat FROM reservation WHERE r_f_id = $1 ORDER BY r_seat", &[flight.into()]).await?;
+        session
+            .run(
+                "SELECT r_seat FROM reservation WHERE r_f_id = $1 ORDER BY r_seat",
+                &[flight.into()],
+            )
+            .await?;
         session.commit().await?;
         Ok(Ended::Committed)
     }
@@ -153,17 +178,33 @@ impl Seats {
         let seat = turn.rng.i64(1..=self.seats);
         session.begin().await?;
         let taken = "SELECT r_id FROM reservation WHERE r_f_id = $1 AND r_seat = $2";
-        if !session.run(taken, &[flight.into(), seat.into()]).await?.is_empty() {
+        if !session
+            .run(taken, &[flight.into(), seat.into()])
+            .await?
+            .is_empty()
+        {
             session.rollback().await?;
             return Ok(Ended::RolledBack);
         }
         let take = "UPDATE flight SET f_seats_left = f_seats_left - 1 WHERE f_id = $1 RETURNING f_base_price";
-        let price = session.run(take, &[flight.into()]).await?.units(0, 0, 2).unwrap_or(0);
+        let price = session
+            .run(take, &[flight.into()])
+            .await?
+            .units(0, 0, 2)
+            .unwrap_or(0);
         // Somebody may have been faster: then the key is taken, and the customer has to choose again.
-        let insert = "INSERT INTO reservation (r_id, r_c_id, r_f_id, r_seat, r_price) VALUES ($1, $2, $3, $4, $5)";
-        let row = [turn.unique(0).into(), customer.into(), flight.into(), seat.into(), Param::cents(price)];
+        let insert =
+            "INSERT INTO reservation (r_id, r_c_id, r_f_id, r_seat, r_price) VALUES ($1, $2, $3, $4, $5)";
+        let row = [
+            turn.unique(0).into(),
+            customer.into(),
+            flight.into(),
+            seat.into(),
+            Param::cents(price),
+        ];
         session.run(insert, &row).await?;
-        let pay = "UPDATE passenger SET c_balance = c_balance - $1, c_flights = c_flights + 1 WHERE c_id = $2";
+        let pay =
+            "UPDATE passenger SET c_balance = c_balance - $1, c_flights = c_flights + 1 WHERE c_id = $2";
         session.run(pay, &[Param::cents(price), customer.into()]).await?;
         session.commit().await?;
         Ok(Ended::Committed)
@@ -173,7 +214,12 @@ impl Seats {
         let customer = turn.rng.i64(1..=self.customers);
         let note = letters(&mut turn.rng, 5, 40);
         session.begin().await?;
-        session.run("SELECT c_name, c_balance FROM passenger WHERE c_id = $1", &[customer.into()]).await?;
+        session
+            .run(
+                "SELECT c_name, c_balance FROM passenger WHERE c_id = $1",
+                &[customer.into()],
+            )
+            .await?;
         let update = "UPDATE passenger SET c_note = $1 WHERE c_id = $2";
         session.run(update, &[note.into(), customer.into()]).await?;
         session.commit().await?;
@@ -188,7 +234,9 @@ impl Seats {
         let is_free = session.run(taken, &[flight.into(), new.into()]).await?.is_empty();
         if is_free {
             let change = "UPDATE reservation SET r_seat = $1 WHERE r_f_id = $2 AND r_seat = $3";
-            session.run(change, &[new.into(), flight.into(), old.into()]).await?;
+            session
+                .run(change, &[new.into(), flight.into(), old.into()])
+                .await?;
         }
         session.commit().await?;
         Ok(Ended::Committed)
@@ -203,12 +251,20 @@ impl Seats {
             session.commit().await?;
             return Ok(Ended::Committed);
         };
-        let gone = session.run("DELETE FROM reservation WHERE r_id = $1 RETURNING r_price", &[id.into()]).await?;
+        let gone = session
+            .run(
+                "DELETE FROM reservation WHERE r_id = $1 RETURNING r_price",
+                &[id.into()],
+            )
+            .await?;
         if let Some(price) = gone.units(0, 0, 2) {
             let open = "UPDATE flight SET f_seats_left = f_seats_left + 1 WHERE f_id = $1";
             session.run(open, &[flight.into()]).await?;
-            let refund = "UPDATE passenger SET c_balance = c_balance + $1, c_flights = c_flights - 1 WHERE c_id = $2";
-            session.run(refund, &[Param::cents(price), customer.into()]).await?;
+            let refund =
+                "UPDATE passenger SET c_balance = c_balance + $1, c_flights = c_flights - 1 WHERE c_id = $2";
+            session
+                .run(refund, &[Param::cents(price), customer.into()])
+                .await?;
         }
         session.commit().await?;
         Ok(Ended::Committed)

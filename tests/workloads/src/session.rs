@@ -105,9 +105,23 @@ impl Session {
             // An error of the connection reaches the statement that waits for it.
             let _ = connection.await;
         });
-        let session = Session { client, connection, mode, level, is_in_block: false, prepared: HashMap::new() };
-        let set = format!("SET default_transaction_isolation = '{}'", sql_name(level).to_ascii_lowercase());
-        session.client.batch_execute(&set).await.context("cannot set the isolation level of the session")?;
+        let session = Session {
+            client,
+            connection,
+            mode,
+            level,
+            is_in_block: false,
+            prepared: HashMap::new(),
+        };
+        let set = format!(
+            "SET default_transaction_isolation = '{}'",
+            sql_name(level).to_ascii_lowercase()
+        );
+        session
+            .client
+            .batch_execute(&set)
+            .await
+            .context("cannot set the isolation level of the session")?;
         Ok(session)
     }
 
@@ -183,9 +197,16 @@ impl Session {
         for chunk in rows.chunks(500) {
             let values: Vec<String> = chunk
                 .iter()
-                .map(|row| format!("({})", row.iter().map(Param::literal).collect::<Vec<_>>().join(", ")))
+                .map(|row| {
+                    format!(
+                        "({})",
+                        row.iter().map(Param::literal).collect::<Vec<_>>().join(", ")
+                    )
+                })
                 .collect();
-            self.client.batch_execute(&format!("INSERT INTO {into} VALUES {}", values.join(", "))).await?;
+            self.client
+                .batch_execute(&format!("INSERT INTO {into} VALUES {}", values.join(", ")))
+                .await?;
         }
         Ok(())
     }
@@ -195,7 +216,11 @@ impl Session {
         for message in self.client.simple_query(sql).await? {
             match message {
                 SimpleQueryMessage::Row(row) => {
-                    answer.rows.push((0..row.len()).map(|at| Cell(row.get(at).map(str::to_owned))).collect());
+                    answer.rows.push(
+                        (0..row.len())
+                            .map(|at| Cell(row.get(at).map(str::to_owned)))
+                            .collect(),
+                    );
                 }
                 SimpleQueryMessage::CommandComplete(count) => answer.affected = count,
                 _ => {}
@@ -212,12 +237,20 @@ impl Session {
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| param as _).collect();
         if statement.columns().is_empty() {
             let affected = self.client.execute(statement, &params).await?;
-            return Ok(Answer { rows: Vec::new(), affected });
+            return Ok(Answer {
+                rows: Vec::new(),
+                affected,
+            });
         }
         let rows = self.client.query(statement, &params).await?;
-        let mut answer = Answer { rows: Vec::with_capacity(rows.len()), affected: rows.len() as u64 };
+        let mut answer = Answer {
+            rows: Vec::with_capacity(rows.len()),
+            affected: rows.len() as u64,
+        };
         for row in rows {
-            let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at)).collect::<Result<_, _>>()?;
+            let cells = (0..row.len())
+                .map(|at| row.try_get::<_, Cell>(at))
+                .collect::<Result<_, _>>()?;
             answer.rows.push(cells);
         }
         Ok(answer)
@@ -246,7 +279,9 @@ pub fn sql_name(level: Level) -> &'static str {
 /// A target for messages to people: passwords stay out.
 fn without_password(target: &str) -> String {
     let Some((scheme, rest)) = target.split_once("://") else {
-        let kept = target.split_whitespace().filter(|word| !word.starts_with("password"));
+        let kept = target
+            .split_whitespace()
+            .filter(|word| !word.starts_with("password"));
         return kept.collect::<Vec<_>>().join(" ");
     };
     match rest.split_once('@') {

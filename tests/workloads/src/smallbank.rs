@@ -26,7 +26,9 @@ pub fn make(knobs: &Knobs) -> Box<dyn Workload> {
     let customers = knobs.size("customers", 1_000, "customers of the bank").max(2);
     Box::new(SmallBank {
         customers,
-        hot: knobs.count("hot", 50, "customers that nine in ten transactions use").clamp(2, customers),
+        hot: knobs
+            .count("hot", 50, "customers that nine in ten transactions use")
+            .clamp(2, customers),
         is_set_up: AtomicBool::new(false),
         net: AtomicI64::new(0),
         is_unsure: AtomicBool::new(false),
@@ -44,19 +46,27 @@ impl Workload for SmallBank {
 
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
-            session.batch("DROP TABLE IF EXISTS customers, savings, checking").await?;
+            session
+                .batch("DROP TABLE IF EXISTS customers, savings, checking")
+                .await?;
             session
                 .batch("CREATE TABLE customers (custid bigint PRIMARY KEY, name varchar(64) NOT NULL UNIQUE)")
                 .await?;
             for table in ["savings", "checking"] {
                 session
-                    .batch(&format!("CREATE TABLE {table} (custid bigint PRIMARY KEY, bal bigint NOT NULL)"))
+                    .batch(&format!(
+                        "CREATE TABLE {table} (custid bigint PRIMARY KEY, bal bigint NOT NULL)"
+                    ))
                     .await?;
             }
-            let customers = (1..=self.customers).map(|id| vec![id.into(), name(id).into()]).collect();
+            let customers = (1..=self.customers)
+                .map(|id| vec![id.into(), name(id).into()])
+                .collect();
             session.load("customers (custid, name)", customers).await?;
             for table in ["savings (custid, bal)", "checking (custid, bal)"] {
-                let rows = (1..=self.customers).map(|id| vec![id.into(), OPENING.into()]).collect();
+                let rows = (1..=self.customers)
+                    .map(|id| vec![id.into(), OPENING.into()])
+                    .collect();
                 session.load(table, rows).await?;
             }
             self.is_set_up.store(true, Ordering::Relaxed);
@@ -67,7 +77,11 @@ impl Workload for SmallBank {
 
     fn transact<'a>(&'a self, session: &'a mut Session, mut turn: Turn) -> Doing<'a, Ended> {
         Box::pin(async move {
-            let range = if turn.chance(0.9) { self.hot } else { self.customers };
+            let range = if turn.chance(0.9) {
+                self.hot
+            } else {
+                self.customers
+            };
             let one = turn.rng.i64(1..=range);
             let two = 1 + (one + turn.rng.i64(0..range - 1)) % range;
             let amount = turn.rng.i64(1..=200);
@@ -130,17 +144,37 @@ fn name(customer: i64) -> String {
 
 async fn find(session: &mut Session, customer: i64) -> Result<i64, tokio_postgres::Error> {
     let find = "SELECT custid FROM customers WHERE name = $1";
-    Ok(session.run(find, &[name(customer).into()]).await?.int(0, 0).unwrap_or(customer))
+    Ok(session
+        .run(find, &[name(customer).into()])
+        .await?
+        .int(0, 0)
+        .unwrap_or(customer))
 }
 
 async fn amalgamate(session: &mut Session, from: i64, to: i64) -> Change {
     let from = find(session, from).await?;
     let to = find(session, to).await?;
     let savings = session.run(SAVINGS, &[from.into()]).await?.int(0, 0).unwrap_or(0);
-    let checking = session.run(CHECKING, &[from.into()]).await?.int(0, 0).unwrap_or(0);
-    session.run("UPDATE savings SET bal = bal - $1 WHERE custid = $2", &[savings.into(), from.into()]).await?;
-    session.run("UPDATE checking SET bal = bal - $1 WHERE custid = $2", &[checking.into(), from.into()]).await?;
-    session.run(ADD_CHECKING, &[(savings + checking).into(), to.into()]).await?;
+    let checking = session
+        .run(CHECKING, &[from.into()])
+        .await?
+        .int(0, 0)
+        .unwrap_or(0);
+    session
+        .run(
+            "UPDATE savings SET bal = bal - $1 WHERE custid = $2",
+            &[savings.into(), from.into()],
+        )
+        .await?;
+    session
+        .run(
+            "UPDATE checking SET bal = bal - $1 WHERE custid = $2",
+            &[checking.into(), from.into()],
+        )
+        .await?;
+    session
+        .run(ADD_CHECKING, &[(savings + checking).into(), to.into()])
+        .await?;
     Ok(Some(0))
 }
 
@@ -153,38 +187,75 @@ async fn balance(session: &mut Session, customer: i64) -> Change {
 
 async fn deposit_checking(session: &mut Session, customer: i64, amount: i64) -> Change {
     let customer = find(session, customer).await?;
-    session.run(ADD_CHECKING, &[amount.into(), customer.into()]).await?;
+    session
+        .run(ADD_CHECKING, &[amount.into(), customer.into()])
+        .await?;
     Ok(Some(amount))
 }
 
 async fn send_payment(session: &mut Session, from: i64, to: i64, amount: i64) -> Change {
     let from = find(session, from).await?;
     let to = find(session, to).await?;
-    let held = session.run(CHECKING, &[from.into()]).await?.int(0, 0).unwrap_or(0);
+    let held = session
+        .run(CHECKING, &[from.into()])
+        .await?
+        .int(0, 0)
+        .unwrap_or(0);
     if held < amount {
         return Ok(None);
     }
-    session.run("UPDATE checking SET bal = bal - $1 WHERE custid = $2", &[amount.into(), from.into()]).await?;
+    session
+        .run(
+            "UPDATE checking SET bal = bal - $1 WHERE custid = $2",
+            &[amount.into(), from.into()],
+        )
+        .await?;
     session.run(ADD_CHECKING, &[amount.into(), to.into()]).await?;
     Ok(Some(0))
 }
 
 async fn transact_savings(session: &mut Session, customer: i64, amount: i64) -> Change {
     let customer = find(session, customer).await?;
-    let held = session.run(SAVINGS, &[customer.into()]).await?.int(0, 0).unwrap_or(0);
+    let held = session
+        .run(SAVINGS, &[customer.into()])
+        .await?
+        .int(0, 0)
+        .unwrap_or(0);
     if held + amount < 0 {
         return Ok(None);
     }
-    session.run("UPDATE savings SET bal = bal + $1 WHERE custid = $2", &[amount.into(), customer.into()]).await?;
+    session
+        .run(
+            "UPDATE savings SET bal = bal + $1 WHERE custid = $2",
+            &[amount.into(), customer.into()],
+        )
+        .await?;
     Ok(Some(amount))
 }
 
 /// Reads both accounts and writes one: the famous skew.
 async fn write_check(session: &mut Session, customer: i64, amount: i64) -> Change {
     let customer = find(session, customer).await?;
-    let savings = session.run(SAVINGS, &[customer.into()]).await?.int(0, 0).unwrap_or(0);
-    let checking = session.run(CHECKING, &[customer.into()]).await?.int(0, 0).unwrap_or(0);
-    let taken = if savings + checking < amount { amount + PENALTY } else { amount };
-    session.run("UPDATE checking SET bal = bal - $1 WHERE custid = $2", &[taken.into(), customer.into()]).await?;
+    let savings = session
+        .run(SAVINGS, &[customer.into()])
+        .await?
+        .int(0, 0)
+        .unwrap_or(0);
+    let checking = session
+        .run(CHECKING, &[customer.into()])
+        .await?
+        .int(0, 0)
+        .unwrap_or(0);
+    let taken = if savings + checking < amount {
+        amount + PENALTY
+    } else {
+        amount
+    };
+    session
+        .run(
+            "UPDATE checking SET bal = bal - $1 WHERE custid = $2",
+            &[taken.into(), customer.into()],
+        )
+        .await?;
     Ok(Some(-taken))
 }

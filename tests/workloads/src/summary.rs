@@ -34,7 +34,8 @@ impl Default for Summary {
 
 impl Summary {
     pub fn record_latency(&mut self, latency: Duration) {
-        self.latency.saturating_record(latency.as_micros() as u64);
+        // The histogram grows as needed.
+        let _ = self.latency.record(latency.as_micros().max(1) as u64);
     }
 
     pub fn record_abort(&mut self, sqlstate: &str) {
@@ -48,7 +49,9 @@ impl Summary {
         for (sqlstate, count) in &other.aborts {
             *self.aborts.entry(sqlstate.clone()).or_default() += count;
         }
-        self.latency.add(&other.latency).expect("both histograms resize themselves");
+        self.latency
+            .add(&other.latency)
+            .expect("both histograms resize themselves");
     }
 
     /// Transactions that came to an end, committed or taken back.
@@ -69,17 +72,27 @@ impl Summary {
     pub fn lines(&self) -> Vec<(String, String)> {
         let mut lines = vec![
             ("transactions committed".to_owned(), self.committed.to_string()),
-            ("rolled back by the application".to_owned(), self.rolled_back.to_string()),
+            (
+                "rolled back by the application".to_owned(),
+                self.rolled_back.to_string(),
+            ),
             ("per second".to_owned(), format!("{:.1}", self.per_second())),
         ];
         for (sqlstate, count) in &self.aborts {
             lines.push((format!("refused with {}", meaning(sqlstate)), count.to_string()));
         }
         if self.given_up > 0 {
-            lines.push(("given up after too many refusals".to_owned(), self.given_up.to_string()));
+            lines.push((
+                "given up after too many refusals".to_owned(),
+                self.given_up.to_string(),
+            ));
         }
         for percentile in [50.0, 95.0, 99.0, 100.0] {
-            let label = if percentile == 100.0 { "latency max".to_owned() } else { format!("latency p{percentile:.0}") };
+            let label = if percentile == 100.0 {
+                "latency max".to_owned()
+            } else {
+                format!("latency p{percentile:.0}")
+            };
             lines.push((label, format!("{:.2} ms", self.latency_ms(percentile))));
         }
         lines

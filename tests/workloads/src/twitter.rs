@@ -17,7 +17,9 @@ pub struct Twitter {
 }
 
 pub fn make(knobs: &Knobs) -> Box<dyn Workload> {
-    Box::new(Twitter { users: knobs.size("users", 1_000, "users").max(8) })
+    Box::new(Twitter {
+        users: knobs.size("users", 1_000, "users").max(8),
+    })
 }
 
 const TABLES: &[&str] = &[
@@ -41,18 +43,36 @@ impl Workload for Twitter {
 
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
-            session.batch("DROP TABLE IF EXISTS follows, tweets, users CASCADE").await?;
+            session
+                .batch("DROP TABLE IF EXISTS follows, tweets, users CASCADE")
+                .await?;
             for table in TABLES {
                 session.batch(table).await?;
             }
             // Everybody follows the next three and has tweeted once.
             let users = (1..=self.users)
-                .map(|id| vec![id.into(), format!("user{id}").into(), 1.into(), 3.into(), 3.into()])
+                .map(|id| {
+                    vec![
+                        id.into(),
+                        format!("user{id}").into(),
+                        1.into(),
+                        3.into(),
+                        3.into(),
+                    ]
+                })
                 .collect();
-            session.load("users (id, name, tweets, following, followers)", users).await?;
+            session
+                .load("users (id, name, tweets, following, followers)", users)
+                .await?;
             let mut rng = Rng::with_seed(2);
             let tweets = (1..=self.users)
-                .map(|id| vec![id.into(), letters(&mut rng, 20, 140).into(), Param::Time(id * 1_000_000)])
+                .map(|id| {
+                    vec![
+                        id.into(),
+                        letters(&mut rng, 20, 140).into(),
+                        Param::Time(id * 1_000_000),
+                    ]
+                })
                 .collect();
             session.load("tweets (user_id, body, posted)", tweets).await?;
             let follows = (1..=self.users)
@@ -77,7 +97,9 @@ impl Workload for Twitter {
                 }
                 2 => {
                     session.begin_read_only().await?;
-                    session.run("SELECT name, following FROM users WHERE id = $1", &[user.into()]).await?;
+                    session
+                        .run("SELECT name, following FROM users WHERE id = $1", &[user.into()])
+                        .await?;
                     let timeline = "SELECT t.id, t.user_id, t.body, t.posted FROM tweets t JOIN follows f \
                                     ON f.followee = t.user_id WHERE f.follower = $1 ORDER BY t.id DESC LIMIT 20";
                     session.run(timeline, &[user.into()]).await?;
@@ -91,7 +113,8 @@ impl Workload for Twitter {
                     Ok(Ended::Committed)
                 }
                 _ => {
-                    let tweets = "SELECT id, body, posted FROM tweets WHERE user_id = $1 ORDER BY id DESC LIMIT 10";
+                    let tweets =
+                        "SELECT id, body, posted FROM tweets WHERE user_id = $1 ORDER BY id DESC LIMIT 10";
                     session.run(tweets, &[user.into()]).await?;
                     Ok(Ended::Committed)
                 }
@@ -127,7 +150,12 @@ async fn new_tweet(session: &mut Session, user: i64, turn: &mut Turn) -> Outcome
     session.begin().await?;
     let insert = "INSERT INTO tweets (user_id, body, posted) VALUES ($1, $2, $3) RETURNING id";
     session.run(insert, &[user.into(), body.into(), posted]).await?;
-    session.run("UPDATE users SET tweets = tweets + 1 WHERE id = $1", &[user.into()]).await?;
+    session
+        .run(
+            "UPDATE users SET tweets = tweets + 1 WHERE id = $1",
+            &[user.into()],
+        )
+        .await?;
     session.commit().await?;
     Ok(Ended::Committed)
 }
@@ -136,8 +164,18 @@ async fn follow(session: &mut Session, user: i64, other: i64) -> Outcome {
     session.begin().await?;
     let insert = "INSERT INTO follows (follower, followee) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     if session.run(insert, &[user.into(), other.into()]).await?.affected == 1 {
-        session.run("UPDATE users SET following = following + 1 WHERE id = $1", &[user.into()]).await?;
-        session.run("UPDATE users SET followers = followers + 1 WHERE id = $1", &[other.into()]).await?;
+        session
+            .run(
+                "UPDATE users SET following = following + 1 WHERE id = $1",
+                &[user.into()],
+            )
+            .await?;
+        session
+            .run(
+                "UPDATE users SET followers = followers + 1 WHERE id = $1",
+                &[other.into()],
+            )
+            .await?;
     }
     session.commit().await?;
     Ok(Ended::Committed)
@@ -147,8 +185,18 @@ async fn unfollow(session: &mut Session, user: i64, other: i64) -> Outcome {
     session.begin().await?;
     let delete = "DELETE FROM follows WHERE follower = $1 AND followee = $2";
     if session.run(delete, &[user.into(), other.into()]).await?.affected == 1 {
-        session.run("UPDATE users SET following = following - 1 WHERE id = $1", &[user.into()]).await?;
-        session.run("UPDATE users SET followers = followers - 1 WHERE id = $1", &[other.into()]).await?;
+        session
+            .run(
+                "UPDATE users SET following = following - 1 WHERE id = $1",
+                &[user.into()],
+            )
+            .await?;
+        session
+            .run(
+                "UPDATE users SET followers = followers - 1 WHERE id = $1",
+                &[other.into()],
+            )
+            .await?;
     }
     session.commit().await?;
     Ok(Ended::Committed)

@@ -17,7 +17,10 @@ pub enum Param {
     Int(i64),
     Text(String),
     /// `units × 10^-scale`: money and rates are exact.
-    Decimal { units: i64, scale: u32 },
+    Decimal {
+        units: i64,
+        scale: u32,
+    },
     /// Microseconds since 2000-01-01 00:00, PostgreSQL's own epoch.
     Time(i64),
     Bool(bool),
@@ -28,7 +31,10 @@ pub enum Param {
 impl Param {
     /// An amount of money.
     pub fn cents(cents: i64) -> Param {
-        Param::Decimal { units: cents, scale: 2 }
+        Param::Decimal {
+            units: cents,
+            scale: 2,
+        }
     }
 
     /// The literal that an application without parameters would write.
@@ -44,7 +50,10 @@ impl Param {
             Param::Time(micros) => format!("'{}'", timestamp(*micros)),
             Param::Bool(value) => value.to_string(),
             Param::Ints(values) => {
-                format!("'{{{}}}'", values.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
+                format!(
+                    "'{{{}}}'",
+                    values.iter().map(i64::to_string).collect::<Vec<_>>().join(",")
+                )
             }
         }
     }
@@ -106,9 +115,10 @@ impl ToSql for Param {
             (Param::Int(value), &Type::NUMERIC) => put_numeric(*value, 0, out),
             (Param::Int(value), &Type::FLOAT8) => out.put_f64(*value as f64),
             (Param::Decimal { units, scale }, &Type::NUMERIC) => put_numeric(*units, *scale, out),
-            (Param::Text(text), &(Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN)) => {
-                out.put_slice(text.as_bytes())
-            }
+            (
+                Param::Text(text),
+                &(Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN),
+            ) => out.put_slice(text.as_bytes()),
             (Param::Time(micros), &(Type::TIMESTAMP | Type::TIMESTAMPTZ)) => out.put_i64(*micros),
             (Param::Bool(value), &Type::BOOL) => out.put_u8(u8::from(*value)),
             (Param::Ints(values), &(Type::INT4_ARRAY | Type::INT8_ARRAY)) => {
@@ -182,7 +192,12 @@ pub fn decimal(units: i64, scale: u32) -> String {
     let unit = 10_u64.pow(scale);
     let sign = if units < 0 { "-" } else { "" };
     let magnitude = units.unsigned_abs();
-    format!("{sign}{}.{:0width$}", magnitude / unit, magnitude % unit, width = scale as usize)
+    format!(
+        "{sign}{}.{:0width$}",
+        magnitude / unit,
+        magnitude % unit,
+        width = scale as usize
+    )
 }
 
 /// Reads a decimal text back as units of `10^-scale`; more digits than that are cut off.
@@ -192,7 +207,9 @@ pub fn units(text: &str, scale: u32) -> Option<i64> {
     let mut value = whole.parse::<i64>().ok()?;
     let mut digits = fraction.bytes();
     for _ in 0..scale {
-        value = value.checked_mul(10)?.checked_add(i64::from(digits.next().unwrap_or(b'0') - b'0'))?;
+        value = value
+            .checked_mul(10)?
+            .checked_add(i64::from(digits.next().unwrap_or(b'0') - b'0'))?;
     }
     Some(if negative { -value } else { value })
 }
@@ -213,7 +230,12 @@ pub fn timestamp(micros: i64) -> String {
     let year = yoe + era * 400 + i64::from(month <= 2);
     let seconds = of_day / 1_000_000;
     let fraction = of_day % 1_000_000;
-    let clock = format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    let clock = format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3_600,
+        seconds / 60 % 60,
+        seconds % 60
+    );
     let mut text = format!("{year:04}-{month:02}-{day:02} {clock}");
     if fraction != 0 {
         let _ = write!(text, ".{}", format!("{fraction:06}").trim_end_matches('0'));
@@ -232,7 +254,11 @@ fn put_numeric(units: i64, scale: u32, out: &mut BytesMut) {
         .as_bytes()
         .chunks(4)
         .chain(fraction.as_bytes().chunks(4))
-        .map(|group| group.iter().fold(0, |value, digit| value * 10 + i16::from(digit - b'0')))
+        .map(|group| {
+            group
+                .iter()
+                .fold(0, |value, digit| value * 10 + i16::from(digit - b'0'))
+        })
         .collect();
     let mut weight = (whole.len() / 4) as i16 - 1;
     let mut digits = &digits[..];
@@ -260,12 +286,20 @@ fn get_numeric(raw: &[u8]) -> Option<String> {
     }
     let digit = |power: i16| {
         let at = weight - power;
-        if (0..count).contains(&at) { short(4 + at as usize) } else { Some(0) }
+        if (0..count).contains(&at) {
+            short(4 + at as usize)
+        } else {
+            Some(0)
+        }
     };
     let mut text = String::new();
     for power in (0..=weight.max(0)).rev() {
         let group = digit(power)?;
-        let _ = if text.is_empty() { write!(text, "{group}") } else { write!(text, "{group:04}") };
+        let _ = if text.is_empty() {
+            write!(text, "{group}")
+        } else {
+            write!(text, "{group:04}")
+        };
         if text == "0" && power > 0 {
             text.clear();
         }
@@ -287,7 +321,15 @@ mod tests {
 
     #[test]
     fn numerics_survive_the_wire() {
-        for (units_in, scale) in [(0, 2), (5, 2), (-5, 2), (100, 2), (123_456_789, 4), (-99_990_000, 4), (10_000, 0)] {
+        for (units_in, scale) in [
+            (0, 2),
+            (5, 2),
+            (-5, 2),
+            (100, 2),
+            (123_456_789, 4),
+            (-99_990_000, 4),
+            (10_000, 0),
+        ] {
             let mut out = BytesMut::new();
             put_numeric(units_in, scale, &mut out);
             let text = get_numeric(&out).unwrap();
@@ -299,13 +341,19 @@ mod tests {
     #[test]
     fn timestamps_are_civil() {
         assert_eq!(timestamp(0), "2000-01-01 00:00:00");
-        assert_eq!(timestamp(59 * 86_400_000_000 + 1_500_000), "2000-02-29 00:00:01.5");
+        assert_eq!(
+            timestamp(59 * 86_400_000_000 + 1_500_000),
+            "2000-02-29 00:00:01.5"
+        );
         assert_eq!(timestamp(-1_000_000), "1999-12-31 23:59:59");
     }
 
     #[test]
     fn literals_stand_where_parameters_stood() {
-        let sql = interpolate("UPDATE a SET b = b -$1 WHERE c = $2 AND d = '$1'", &[Param::Int(-3), "o'x".into()]);
+        let sql = interpolate(
+            "UPDATE a SET b = b -$1 WHERE c = $2 AND d = '$1'",
+            &[Param::Int(-3), "o'x".into()],
+        );
         assert_eq!(sql, "UPDATE a SET b = b -(-3) WHERE c = 'o''x' AND d = '$1'");
     }
 }

@@ -61,7 +61,10 @@ impl Ycsb {
     }
 
     fn columns(&self) -> String {
-        (0..self.fields).map(|field| format!("field{field}")).collect::<Vec<_>>().join(", ")
+        (0..self.fields)
+            .map(|field| format!("field{field}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -77,8 +80,14 @@ impl Workload for Ycsb {
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
         Box::pin(async move {
             session.batch("DROP TABLE IF EXISTS usertable").await?;
-            let fields: String = (0..self.fields).map(|field| format!(", field{field} text")).collect();
-            session.batch(&format!("CREATE TABLE usertable (ycsb_key bigint PRIMARY KEY{fields})")).await?;
+            let fields: String = (0..self.fields)
+                .map(|field| format!(", field{field} text"))
+                .collect();
+            session
+                .batch(&format!(
+                    "CREATE TABLE usertable (ycsb_key bigint PRIMARY KEY{fields})"
+                ))
+                .await?;
             let mut rng = Rng::with_seed(1);
             let mut rows = Vec::new();
             for key in 0..self.records {
@@ -86,7 +95,9 @@ impl Workload for Ycsb {
                 row.extend((0..self.fields).map(|_| self.field(&mut rng)));
                 rows.push(row);
             }
-            session.load(&format!("usertable (ycsb_key, {})", self.columns()), rows).await?;
+            session
+                .load(&format!("usertable (ycsb_key, {})", self.columns()), rows)
+                .await?;
             self.is_set_up.store(true, Ordering::Relaxed);
             self.inserted.store(0, Ordering::Relaxed);
             Ok(())
@@ -99,7 +110,10 @@ impl Workload for Ycsb {
             let rng = &mut turn.rng;
             let kind = weighted(rng, &self.mix);
             let key = self.key(rng);
-            let update = format!("UPDATE usertable SET field{} = $1 WHERE ycsb_key = $2", rng.usize(0..self.fields));
+            let update = format!(
+                "UPDATE usertable SET field{} = $1 WHERE ycsb_key = $2",
+                rng.usize(0..self.fields)
+            );
             let value = self.field(rng);
             match kind {
                 0 => {
@@ -109,9 +123,13 @@ impl Workload for Ycsb {
                     session.run(&update, &[value, key.into()]).await?;
                 }
                 2 => {
-                    let places: String = (0..self.fields).map(|field| format!(", ${}", field + 2)).collect();
-                    let insert =
-                        format!("INSERT INTO usertable (ycsb_key, {}) VALUES ($1{places})", self.columns());
+                    let places: String = (0..self.fields)
+                        .map(|field| format!(", ${}", field + 2))
+                        .collect();
+                    let insert = format!(
+                        "INSERT INTO usertable (ycsb_key, {}) VALUES ($1{places})",
+                        self.columns()
+                    );
                     let mut params = vec![];
                     params.extend((0..self.fields).map(|_| self.field(rng)));
                     params.insert(0, Param::Int(turn.unique(0)));

@@ -20,7 +20,13 @@ impl Zipf {
         let zeta = |n: u64| (1..=n).map(|i| 1.0 / (i as f64).powf(theta)).sum::<f64>();
         let zetan = zeta(count);
         let eta = (1.0 - (2.0 / count as f64).powf(1.0 - theta)) / (1.0 - zeta(2.min(count)) / zetan);
-        Zipf { count, theta, zetan, alpha: 1.0 / (1.0 - theta), eta }
+        Zipf {
+            count,
+            theta,
+            zetan,
+            alpha: 1.0 / (1.0 - theta),
+            eta,
+        }
     }
 
     pub fn draw(&self, rng: &mut Rng) -> u64 {

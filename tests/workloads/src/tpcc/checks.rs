@@ -78,5 +78,8 @@ pub fn all() -> Vec<Check> {
              WHERE o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id AND ol_delivery_d IS NOT NULL)",
         ),
     ];
-    conditions.into_iter().map(|(name, sql)| Check::new(name, sql)).collect()
+    conditions
+        .into_iter()
+        .map(|(name, sql)| Check::new(name, sql))
+        .collect()
 }

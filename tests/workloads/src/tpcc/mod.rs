@@ -30,11 +30,17 @@ pub struct Tpcc {
 pub fn make(knobs: &Knobs) -> Box<dyn Workload> {
     let scale = knobs.scale();
     let shrunk = |count: i64| ((count as f64 * scale.min(1.0)).round() as i64).max(1);
-    let tiny = knobs.flag("tiny", false, "1 warehouse, 2 districts, 3 customers per district, 1 item");
+    let tiny = knobs.flag(
+        "tiny",
+        false,
+        "1 warehouse, 2 districts, 3 customers per district, 1 item",
+    );
     let pick = |usual: i64, small: i64| if tiny { small } else { usual };
     Box::new(Tpcc {
         warehouses: knobs.count("warehouses", pick((scale as i64).max(1), 1), "warehouses"),
-        districts: knobs.count("districts", pick(10, 2), "districts per warehouse").min(10),
+        districts: knobs
+            .count("districts", pick(10, 2), "districts per warehouse")
+            .min(10),
         customers: knobs.count("customers", pick(shrunk(3_000), 3), "customers per district"),
         items: knobs.count("items", pick(shrunk(100_000), 1), "items"),
         foreign_keys: knobs.flag("foreign_keys", true, "declare the standard's foreign keys"),
@@ -47,7 +53,17 @@ impl Workload for Tpcc {
     }
 
     fn tables(&self) -> &'static [&'static str] {
-        &["warehouse", "district", "customer", "history", "orders", "new_order", "item", "stock", "order_line"]
+        &[
+            "warehouse",
+            "district",
+            "customer",
+            "history",
+            "orders",
+            "new_order",
+            "item",
+            "stock",
+            "order_line",
+        ]
     }
 
     fn setup<'a>(&'a self, session: &'a mut Session) -> Doing<'a, ()> {
@@ -161,7 +177,14 @@ fn non_uniform(rng: &mut Rng, a: i64, low: i64, high: i64) -> i64 {
 
 /// The last name of clause 4.3.2.3.
 fn last_name(number: i64) -> String {
-    const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+    const SYLLABLES: [&str; 10] = [
+        "BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING",
+    ];
     let syllable = |digit: i64| SYLLABLES[(digit % 10) as usize];
-    format!("{}{}{}", syllable(number / 100), syllable(number / 10), syllable(number))
+    format!(
+        "{}{}{}",
+        syllable(number / 100),
+        syllable(number / 10),
+        syllable(number)
+    )
 }

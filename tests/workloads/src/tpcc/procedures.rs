@@ -16,7 +16,8 @@ pub async fn create(session: &mut Session) -> Result<(), tokio_postgres::Error> 
 }
 
 pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
-    let column = |pick: fn(&super::transactions::Line) -> i64| Param::Ints(order.lines.iter().map(pick).collect());
+    let column =
+        |pick: fn(&super::transactions::Line) -> i64| Param::Ints(order.lines.iter().map(pick).collect());
     session.begin().await?;
     let total = session
         .run(
@@ -61,22 +62,44 @@ pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
     Ok(Ended::Committed)
 }
 
-pub async fn delivery(session: &mut Session, warehouse: i64, districts: i64, carrier: i64, time: i64) -> Outcome {
-    let params = [warehouse.into(), districts.into(), carrier.into(), Param::Time(time)];
-    session.run("SELECT tpcc_delivery($1, $2, $3, $4)", &params).await?;
+pub async fn delivery(
+    session: &mut Session,
+    warehouse: i64,
+    districts: i64,
+    carrier: i64,
+    time: i64,
+) -> Outcome {
+    let params = [
+        warehouse.into(),
+        districts.into(),
+        carrier.into(),
+        Param::Time(time),
+    ];
+    session
+        .run("SELECT tpcc_delivery($1, $2, $3, $4)", &params)
+        .await?;
     Ok(Ended::Committed)
 }
 
-pub async fn order_status(session: &mut Session, warehouse: i64, district: i64, customer: &Customer) -> Outcome {
+pub async fn order_status(
+    session: &mut Session,
+    warehouse: i64,
+    district: i64,
+    customer: &Customer,
+) -> Outcome {
     let (number, name) = who(customer);
     let params = [warehouse.into(), district.into(), number, name];
-    session.run("SELECT tpcc_order_status($1, $2, $3, $4)", &params).await?;
+    session
+        .run("SELECT tpcc_order_status($1, $2, $3, $4)", &params)
+        .await?;
     Ok(Ended::Committed)
 }
 
 pub async fn stock_level(session: &mut Session, warehouse: i64, district: i64, threshold: i64) -> Outcome {
     let params = [warehouse.into(), district.into(), threshold.into()];
-    session.run("SELECT tpcc_stock_level($1, $2, $3)", &params).await?;
+    session
+        .run("SELECT tpcc_stock_level($1, $2, $3)", &params)
+        .await?;
     Ok(Ended::Committed)
 }
 

@@ -76,9 +76,17 @@ pub async fn load(tpcc: &Tpcc, session: &mut Session) -> Done {
     for chunk in chunks(tpcc.items) {
         let rows = chunk.map(|item| {
             let price = Param::cents(rng.i64(100..=10_000));
-            vec![item.into(), rng.i64(1..=10_000).into(), letters(rng, 14, 24).into(), price, data(rng).into()]
+            vec![
+                item.into(),
+                rng.i64(1..=10_000).into(),
+                letters(rng, 14, 24).into(),
+                price,
+                data(rng).into(),
+            ]
         });
-        session.load("item (i_id, i_im_id, i_name, i_price, i_data)", rows.collect()).await?;
+        session
+            .load("item (i_id, i_im_id, i_name, i_price, i_data)", rows.collect())
+            .await?;
     }
     for warehouse in 1..=tpcc.warehouses {
         load_warehouse(tpcc, session, rng, warehouse).await?;
@@ -129,7 +137,11 @@ async fn load_customers(
     let mut customers = Vec::new();
     let mut histories = Vec::new();
     for customer in 1..=tpcc.customers {
-        let number = if customer <= 1_000 { customer - 1 } else { non_uniform(rng, 255, 0, 999) };
+        let number = if customer <= 1_000 {
+            customer - 1
+        } else {
+            non_uniform(rng, 255, 0, 999)
+        };
         let mut row: Vec<Param> = vec![
             customer.into(),
             district.into(),
@@ -173,7 +185,13 @@ async fn load_customers(
 }
 
 /// One order per customer; the last three in ten are not delivered yet.
-async fn load_orders(tpcc: &Tpcc, session: &mut Session, rng: &mut Rng, warehouse: i64, district: i64) -> Done {
+async fn load_orders(
+    tpcc: &Tpcc,
+    session: &mut Session,
+    rng: &mut Rng,
+    warehouse: i64,
+    district: i64,
+) -> Done {
     let mut customers: Vec<i64> = (1..=tpcc.customers).collect();
     rng.shuffle(&mut customers);
     let delivered = tpcc.customers * 7 / 10;
@@ -181,7 +199,11 @@ async fn load_orders(tpcc: &Tpcc, session: &mut Session, rng: &mut Rng, warehous
     for (order, customer) in (1..).zip(customers) {
         let is_delivered = order <= delivered;
         let count = rng.i64(5..=15);
-        let carrier = if is_delivered { rng.i64(1..=10).into() } else { Param::Null };
+        let carrier = if is_delivered {
+            rng.i64(1..=10).into()
+        } else {
+            Param::Null
+        };
         orders.push(vec![
             order.into(),
             district.into(),
@@ -203,7 +225,11 @@ async fn load_orders(tpcc: &Tpcc, session: &mut Session, rng: &mut Rng, warehous
                 number.into(),
                 rng.i64(1..=tpcc.items).into(),
                 warehouse.into(),
-                if is_delivered { Param::Time(order) } else { Param::Null },
+                if is_delivered {
+                    Param::Time(order)
+                } else {
+                    Param::Null
+                },
                 5.into(),
                 Param::cents(if is_delivered { 0 } else { rng.i64(1..=999_999) }),
                 letters(rng, 24, 24).into(),
@@ -212,14 +238,18 @@ async fn load_orders(tpcc: &Tpcc, session: &mut Session, rng: &mut Rng, warehous
     }
     let into = "orders (o_id, o_d_id, o_w_id, o_c_id, o_entry_d, o_carrier_id, o_ol_cnt, o_all_local)";
     session.load(into, orders).await?;
-    session.load("new_order (no_o_id, no_d_id, no_w_id)", new_orders).await?;
+    session
+        .load("new_order (no_o_id, no_d_id, no_w_id)", new_orders)
+        .await?;
     let into = "order_line (ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, ol_delivery_d, \
                 ol_quantity, ol_amount, ol_dist_info)";
     session.load(into, lines).await
 }
 
 fn chunks(count: i64) -> impl Iterator<Item = std::ops::RangeInclusive<i64>> {
-    (0..count).step_by(5_000).map(move |first| first + 1..=(first + 5_000).min(count))
+    (0..count)
+        .step_by(5_000)
+        .map(move |first| first + 1..=(first + 5_000).min(count))
 }
 
 fn address(rng: &mut Rng) -> Vec<Param> {
@@ -233,11 +263,18 @@ fn address(rng: &mut Rng) -> Vec<Param> {
 }
 
 fn rate(rng: &mut Rng, max: i64) -> Param {
-    Param::Decimal { units: rng.i64(0..=max), scale: 4 }
+    Param::Decimal {
+        units: rng.i64(0..=max),
+        scale: 4,
+    }
 }
 
 /// Free text; one in ten contains «ORIGINAL».
 fn data(rng: &mut Rng) -> String {
     let text = letters(rng, 26, 42);
-    if rng.u32(0..10) == 0 { format!("{}ORIGINAL", &text[..26]) } else { text }
+    if rng.u32(0..10) == 0 {
+        format!("{}ORIGINAL", &text[..26])
+    } else {
+        text
+    }
 }

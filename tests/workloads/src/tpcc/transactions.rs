@@ -37,7 +37,11 @@ impl Order {
                 } else {
                     warehouse
                 };
-                Line { item: tpcc.draw_item(rng), supply, quantity: rng.i64(1..=10) }
+                Line {
+                    item: tpcc.draw_item(rng),
+                    supply,
+                    quantity: rng.i64(1..=10),
+                }
             })
             .collect();
         // Stock is locked in one order, so that two orders do not wait for each other.
@@ -47,7 +51,13 @@ impl Order {
         {
             last.item = tpcc.items + 1;
         }
-        Order { warehouse, district, customer, lines, time }
+        Order {
+            warehouse,
+            district,
+            customer,
+            lines,
+            time,
+        }
     }
 
     pub fn is_local(&self) -> bool {
@@ -56,7 +66,11 @@ impl Order {
 }
 
 pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
-    let (w, d, c) = (Param::Int(order.warehouse), Param::Int(order.district), Param::Int(order.customer));
+    let (w, d, c) = (
+        Param::Int(order.warehouse),
+        Param::Int(order.district),
+        Param::Int(order.customer),
+    );
     session.begin().await?;
     session
         .run(
@@ -101,7 +115,10 @@ pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
         .await?;
     for (number, line) in (1..).zip(&order.lines) {
         let item = session
-            .run("SELECT i_price, i_name, i_data FROM item WHERE i_id = $1", &[line.item.into()])
+            .run(
+                "SELECT i_price, i_name, i_data FROM item WHERE i_id = $1",
+                &[line.item.into()],
+            )
             .await?;
         let Some(price) = item.units(0, 0, 2) else {
             session.rollback().await?;
@@ -111,9 +128,15 @@ pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
             "SELECT s_quantity, s_data, s_dist_{:02} FROM stock WHERE s_i_id = $1 AND s_w_id = $2 FOR UPDATE",
             order.district
         );
-        let stock = session.run(&select, &[line.item.into(), line.supply.into()]).await?;
+        let stock = session
+            .run(&select, &[line.item.into(), line.supply.into()])
+            .await?;
         let held = stock.int(0, 0).unwrap_or(0);
-        let left = if held >= line.quantity + 10 { held - line.quantity } else { held - line.quantity + 91 };
+        let left = if held >= line.quantity + 10 {
+            held - line.quantity
+        } else {
+            held - line.quantity + 91
+        };
         session
             .run(
                 "UPDATE stock SET s_quantity = $1, s_ytd = s_ytd + $2, s_order_cnt = s_order_cnt + 1, \
@@ -174,16 +197,32 @@ impl Payment {
         };
         let who = tpcc.draw_customer(rng);
         let cents = rng.i64(100..=500_000);
-        Payment { warehouse, district, customer_warehouse, customer_district, who, cents, time }
+        Payment {
+            warehouse,
+            district,
+            customer_warehouse,
+            customer_district,
+            who,
+            cents,
+            time,
+        }
     }
 }
 
 pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
     let (w, d) = (Param::Int(payment.warehouse), Param::Int(payment.district));
-    let (cw, cd) = (Param::Int(payment.customer_warehouse), Param::Int(payment.customer_district));
+    let (cw, cd) = (
+        Param::Int(payment.customer_warehouse),
+        Param::Int(payment.customer_district),
+    );
     let amount = Param::cents(payment.cents);
     session.begin().await?;
-    session.run("UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2", &[amount.clone(), w.clone()]).await?;
+    session
+        .run(
+            "UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2",
+            &[amount.clone(), w.clone()],
+        )
+        .await?;
     let warehouse = session
         .run(
             "SELECT w_street_1, w_street_2, w_city, w_state, w_zip, w_name FROM warehouse WHERE w_id = $1",
@@ -253,7 +292,11 @@ pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
             )
             .await?;
     }
-    let data = format!("{}    {}", warehouse.text(0, 5).unwrap_or_default(), district.text(0, 5).unwrap_or_default());
+    let data = format!(
+        "{}    {}",
+        warehouse.text(0, 5).unwrap_or_default(),
+        district.text(0, 5).unwrap_or_default()
+    );
     session
         .run(
             "INSERT INTO history (h_c_d_id, h_c_w_id, h_c_id, h_d_id, h_w_id, h_date, h_amount, h_data) \
@@ -286,7 +329,13 @@ async fn find_customer(
     }
 }
 
-pub async fn delivery(session: &mut Session, warehouse: i64, districts: i64, carrier: i64, time: i64) -> Outcome {
+pub async fn delivery(
+    session: &mut Session,
+    warehouse: i64,
+    districts: i64,
+    carrier: i64,
+    time: i64,
+) -> Outcome {
     let w = Param::Int(warehouse);
     session.begin().await?;
     for district in 1..=districts {
@@ -301,15 +350,24 @@ pub async fn delivery(session: &mut Session, warehouse: i64, districts: i64, car
         let Some(order) = oldest.int(0, 0) else { continue };
         let key = [w.clone(), d.clone(), Param::Int(order)];
         session
-            .run("DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3", &key)
+            .run(
+                "DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3",
+                &key,
+            )
             .await?;
         let customer = session
-            .run("SELECT o_c_id FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3", &key)
+            .run(
+                "SELECT o_c_id FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3",
+                &key,
+            )
             .await?;
         let mut params = key.to_vec();
         params.push(carrier.into());
         session
-            .run("UPDATE orders SET o_carrier_id = $4 WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3", &params)
+            .run(
+                "UPDATE orders SET o_carrier_id = $4 WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3",
+                &params,
+            )
             .await?;
         params[3] = Param::Time(time);
         session
@@ -319,7 +377,10 @@ pub async fn delivery(session: &mut Session, warehouse: i64, districts: i64, car
             )
             .await?;
         let amount = session
-            .run("SELECT sum(ol_amount) FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3", &key)
+            .run(
+                "SELECT sum(ol_amount) FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
+                &key,
+            )
             .await?;
         session
             .run(
@@ -374,7 +435,10 @@ pub async fn stock_level(session: &mut Session, warehouse: i64, district: i64, t
     let (w, d) = (Param::Int(warehouse), Param::Int(district));
     session.begin_read_only().await?;
     let next = session
-        .run("SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2", &[w.clone(), d.clone()])
+        .run(
+            "SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2",
+            &[w.clone(), d.clone()],
+        )
         .await?
         .int(0, 0)
         .unwrap_or(0);

@@ -1,0 +1,77 @@
+//! High ambiguity: overlapping increments of few rows whose order nobody observed, over a slow network.
+
+use crate::Bench;
+use crate::judge::judge;
+use crate::record::{Plan, record, server};
+use crate::report::{Plot, Table, percent, raw, short};
+use pgassay_rules::Level;
+use pgassay_workloads::Knobs;
+use std::time::Duration;
+
+pub fn run(bench: &Bench) -> anyhow::Result<Table> {
+    let (delays, clients): (&[u64], &[usize]) = if bench.is_smoke() {
+        (&[0, 1], &[4])
+    } else {
+        (&[0, 1, 10, 100], &[8, 32])
+    };
+    let mut table = Table {
+        title: "High ambiguity".to_owned(),
+        about: "Autocommit `UPDATE counters SET n = n + 1 WHERE id = $1` on three rows without RETURNING, one \
+                transaction in ten reads. A relay between proxy and server delays every byte in both directions, so \
+                that the windows of all clients overlap."
+            .to_owned(),
+        command: "make bench-audit ARGS=\"--only ambiguity\"".to_owned(),
+        header: vec![
+            "delay ms", "clients", "transactions", "audit s", "audit µs per transaction", "checked", "settled",
+            "candidates", "solver", "violations", "open questions",
+        ],
+        rows: Vec::new(),
+        raw: Vec::new(),
+        plot: Plot { unit: "µs per transaction".to_owned(), is_logarithmic: true, ..Plot::default() },
+    };
+    for delay in delays {
+        for clients in clients {
+            let each: u64 = if bench.is_smoke() {
+                20
+            } else {
+                (4_000 / (delay + 1)).clamp(40, 2_000)
+            };
+            let server = server()?;
+            let mut plan = Plan::new(
+                "counters",
+                Knobs::default(),
+                Level::ReadCommitted,
+                *clients,
+                each * *clients as u64,
+            );
+            plan.delay = Duration::from_millis(*delay);
+            let recorded = record(bench, &server, &plan)?;
+            drop(server);
+            let judged = judge(&recorded.journal, None)?;
+            let per = judged.cpu * 1e6 / recorded.transactions.max(1) as f64;
+            let tiers = judged.tiers();
+            eprintln!("{delay} ms, {clients} clients: {} µs per transaction", short(per));
+            table.rows.push(vec![
+                delay.to_string(),
+                clients.to_string(),
+                recorded.transactions.to_string(),
+                short(judged.elapsed.as_secs_f64()),
+                short(per),
+                percent(judged.checked()),
+                percent(tiers[0]),
+                percent(tiers[1]),
+                percent(tiers[2]),
+                judged.violations().to_string(),
+                judged.reasons(2).join("; "),
+            ]);
+            let mut line = raw(&plan, &recorded, &judged);
+            line["delay_ms"] = (*delay).into();
+            table.raw.push(line);
+            table
+                .plot
+                .bars
+                .push((format!("{delay} ms, {clients} clients"), per));
+        }
+    }
+    Ok(table)
+}

@@ -1,0 +1,91 @@
+//! The audit's CPU beside the server's own: every workload, every level, few and many clients.
+
+use crate::Bench;
+use crate::judge::judge;
+use crate::record::{Plan, record, server};
+use crate::report::{Plot, Table, percent, raw, short};
+use pgassay_rules::Level;
+use pgassay_workloads::{CATALOGUE, Knobs};
+
+pub fn run(bench: &Bench) -> anyhow::Result<Table> {
+    let levels = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+    let mut names = vec!["pgbench"];
+    names.extend(CATALOGUE.iter().map(|(name, _, _)| *name));
+    let (clients, transactions) = if bench.is_smoke() {
+        (vec![4], 200)
+    } else {
+        (bench.args.clients.clone(), bench.args.transactions)
+    };
+    let mut table = Table {
+        title: "What the audit costs, beside PostgreSQL itself".to_owned(),
+        about: "CPU seconds of `pgassay check` on the recorded journal, divided by the CPU seconds that PostgreSQL's \
+                backends used for the same transactions in the same run. The check includes reading the journal and \
+                the initial contents of the tables. Goal: at most 0.25."
+            .to_owned(),
+        command: "make bench-audit".to_owned(),
+        header: vec![
+            "workload", "level", "clients", "transactions", "PostgreSQL CPU s", "audit CPU s", "ratio", "checked",
+            "settled", "candidates", "solver", "violations", "peak MiB",
+        ],
+        rows: Vec::new(),
+        raw: Vec::new(),
+        plot: Plot { unit: "× PostgreSQL".to_owned(), ..Plot::default() },
+    };
+    for name in names {
+        if !bench.args.workloads.is_empty() && !bench.args.workloads.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        for level in levels {
+            for clients in &clients {
+                // A server of its own for each run: no run pays for another's dead rows.
+                let server = server()?;
+                let plan = Plan::new(name, knobs(name), level, *clients, transactions);
+                let recorded = record(bench, &server, &plan)?;
+                drop(server);
+                let judged = judge(&recorded.journal, None)?;
+                let ratio = judged.cpu / recorded.backend_cpu.max(0.01);
+                let tiers = judged.tiers();
+                eprintln!(
+                    "{name:12} {:16} {clients:3} clients: ratio {}, checked {}, {} violations; {}",
+                    level.name(),
+                    short(ratio),
+                    percent(judged.checked()),
+                    judged.violations(),
+                    judged.reasons(3).join("; ")
+                );
+                table.rows.push(vec![
+                    name.to_owned(),
+                    level.name().to_owned(),
+                    clients.to_string(),
+                    recorded.transactions.to_string(),
+                    short(recorded.backend_cpu),
+                    short(judged.cpu),
+                    short(ratio),
+                    percent(judged.checked()),
+                    percent(tiers[0]),
+                    percent(tiers[1]),
+                    percent(tiers[2]),
+                    judged.violations().to_string(),
+                    short(judged.peak_mib),
+                ]);
+                table.raw.push(raw(&plan, &recorded, &judged));
+                table
+                    .plot
+                    .bars
+                    .push((format!("{name} {} {clients}", level.name()), ratio));
+                if bench.args.keep.is_none() {
+                    let _ = std::fs::remove_dir_all(&recorded.journal);
+                }
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// The usual sizes; TPC-C without its long population.
+pub fn knobs(name: &str) -> Knobs {
+    match name {
+        "tpcc" => Knobs::default().scaled(0.05),
+        _ => Knobs::default(),
+    }
+}

@@ -1,0 +1,193 @@
+//! Records a run: server, proxy without audit, workload; out comes a journal and what the run cost the server.
+
+use crate::{Bench, measure};
+use anyhow::Context;
+use pgassay::config::Config;
+use pgassay::serve::Running;
+use pgassay::throwaway::{Throwaway, find_bin, uri};
+use pgassay_rules::Level;
+use pgassay_workloads::{Knobs, Length, Mode, Options, Workload, by_name};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What to run.
+#[derive(Clone)]
+pub struct Plan {
+    pub name: String,
+    pub knobs: Knobs,
+    pub level: Level,
+    pub mode: Mode,
+    pub clients: usize,
+    /// Of all clients together.
+    pub transactions: u64,
+    pub seed: u64,
+    /// Between proxy and server.
+    pub delay: Duration,
+}
+
+impl Plan {
+    pub fn new(name: &str, knobs: Knobs, level: Level, clients: usize, transactions: u64) -> Plan {
+        let (mode, seed, delay) = (Mode::Prepared, 1, Duration::ZERO);
+        Plan {
+            name: name.to_owned(),
+            knobs,
+            level,
+            mode,
+            clients,
+            transactions,
+            seed,
+            delay,
+        }
+    }
+}
+
+/// What came of it.
+pub struct Recorded {
+    pub journal: PathBuf,
+    pub transactions: u64,
+    pub refused: u64,
+    /// CPU seconds of the backends that served the run.
+    pub backend_cpu: f64,
+    pub elapsed: Duration,
+}
+
+/// The server of a table: as it is configured by default, except for durability, which costs no CPU.
+pub fn server() -> anyhow::Result<Throwaway> {
+    Throwaway::start(&[
+        ("deadlock_timeout", "100ms"),
+        ("shared_buffers", "128MB"),
+        ("autovacuum", "off"),
+    ])
+}
+
+pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<Recorded> {
+    let journal = bench
+        .dir
+        .join(format!("{}-{}-{}", plan.name, plan.level, journal_number()));
+    let postmaster = server.pid().context("the server is not running")?;
+    let is_pgbench = plan.name == "pgbench";
+    let workload: Option<Arc<dyn Workload>> = if is_pgbench {
+        None
+    } else {
+        Some(by_name(&plan.name, &plan.knobs)?.into())
+    };
+    // Schema and data go to the server directly; the proxy reads them when it starts.
+    match &workload {
+        None => pgbench(
+            &["-i", "-q", "-s", "1", "--port", &server.port().to_string()],
+            plan.level,
+        )?,
+        Some(workload) => {
+            let mut options = Options::new(server.uri());
+            options.mode = plan.mode;
+            bench
+                .runtime
+                .block_on(pgassay_workloads::setup(&**workload, &options))?;
+        }
+    }
+    let mut config = Config {
+        listen: vec!["127.0.0.1:0".to_owned()],
+        record_only: true,
+        ..Config::default()
+    };
+    config.upstream = if plan.delay.is_zero() {
+        server.uri()
+    } else {
+        uri(bench
+            .runtime
+            .block_on(crate::relay::start(server.address(), plan.delay))?)
+    };
+    config.side.uri = Some(server.uri());
+    config.journal.dir = Some(journal.clone());
+    config.admin.listen = None;
+    config.capture.lane_bytes_max = config.capture.lane_bytes_max.max(64 << 20);
+    let proxy = Running::start(config)?;
+    let port = proxy.port().context("the proxy has no TCP port")?;
+    settle(&proxy);
+    let before = measure::cpu_of_ended_children(postmaster);
+    let started = Instant::now();
+    let (transactions, refused) = match &workload {
+        None => {
+            let each = (plan.transactions / plan.clients as u64).max(1);
+            let (clients, each, port) = (plan.clients.to_string(), each.to_string(), port.to_string());
+            let words = [
+                "-n", "-M", "prepared", "-c", &clients, "-t", &each, "--port", &port,
+            ];
+            pgbench(&[&words[..], &["--max-tries", "100"]].concat(), plan.level)?;
+            (
+                (plan.transactions / plan.clients as u64).max(1) * plan.clients as u64,
+                0,
+            )
+        }
+        Some(workload) => {
+            let mut options = Options::new(uri(port));
+            options.clients = plan.clients;
+            options.level = plan.level;
+            options.mode = plan.mode;
+            options.seed = plan.seed;
+            options.length = Length::Transactions((plan.transactions / plan.clients as u64).max(1));
+            let summary =
+                bench
+                    .runtime
+                    .block_on(pgassay_workloads::run(workload.clone(), &options, |_| {}))?;
+            (summary.transactions(), summary.aborts.values().sum())
+        }
+    };
+    let elapsed = started.elapsed();
+    let live = proxy.stop();
+    let lost = live.lost_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    anyhow::ensure!(
+        lost == 0,
+        "{lost} bytes of {} were not captured: the run is not usable",
+        plan.name
+    );
+    // Sessions are closed: the postmaster has waited for their backends, or will in a moment.
+    std::thread::sleep(Duration::from_millis(200));
+    let backend_cpu = measure::cpu_of_ended_children(postmaster) - before;
+    Ok(Recorded {
+        journal,
+        transactions,
+        refused,
+        backend_cpu,
+        elapsed,
+    })
+}
+
+/// Waits until the side connection has read the initial state, so that its work is not in the run.
+fn settle(proxy: &Running) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < patience {
+        if proxy
+            .live
+            .side_connection_up
+            .load(std::sync::atomic::Ordering::Relaxed)
+            != 0
+        {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+fn pgbench(words: &[&str], level: Level) -> anyhow::Result<()> {
+    let level = pgassay_workloads::session::sql_name(level)
+        .to_ascii_lowercase()
+        .replace(' ', "\\ ");
+    let output = Command::new(find_bin()?.join("pgbench"))
+        .args(words)
+        .args(["--host", "127.0.0.1", "--username", "postgres", "postgres"])
+        .env("PGOPTIONS", format!("-c default_transaction_isolation={level}"))
+        .output()
+        .context("cannot run pgbench; it comes with PostgreSQL's client programs")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "pgbench failed: {told}");
+    Ok(())
+}
+
+fn journal_number() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
