@@ -31,6 +31,7 @@ pub use cast::cast;
 pub use compare::{Key, KeyRef, Truth};
 pub use context::{Collation, Context, DateStyle, TimeZone, UserKind, UserType, UserTypes};
 pub use error::SqlError;
+pub use functions::subscript;
 pub use io::{decode, encode_text, parse};
 pub use numeric::Numeric;
 pub use resolve::{FunctionKind, Resolved, Volatility, resolve_function, resolve_operator};

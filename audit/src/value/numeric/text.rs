@@ -46,6 +46,10 @@ impl Numeric {
         if let Some(exponent) = exponent {
             let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
             if unsigned.is_empty() || !all_digits(unsigned) {
+                // The C library of some servers skips blanks here.
+                if exponent.trim_start() != exponent {
+                    return Err(SqlError::not_modelled("blank in an exponent"));
+                }
                 return Err(invalid());
             }
             let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
