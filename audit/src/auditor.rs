@@ -9,11 +9,15 @@ use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
 use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
 use crate::explain::{Explainer, Fate, Suspect};
-use crate::points::PointId;
+use crate::explain::session::SessionState;
+use crate::points::{CommitId, PointId};
+use crate::reference::Member;
+use crate::reference::base::Delta;
 use crate::sequence::{Item, Sequencer, key_of};
 use crate::story::{self, Proof};
 use crate::trace::{Nanos, Record};
 use crate::verdict::{Summary, Violation};
+use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
 use pgassay_rules::{Level, Rule};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -41,6 +45,29 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The profile, if there is one of that name and it knows the level that is claimed.
+    pub fn validate(&self) -> Result<Profile, ProfileError> {
+        let profile = Profile::named(&self.profile)?;
+        if let Some(level) = self.claim
+            && rules_of_claim(&profile, level).is_none()
+        {
+            return Err(ProfileError {
+                profile: self.profile.clone(),
+                place: "claim".to_owned(),
+                what: format!("the profile has no level «{level}»"),
+            });
+        }
+        Ok(profile)
+    }
+}
+
+/// A claim may name a level of the profile, or one of the paper's, which say something about any database.
+fn rules_of_claim(profile: &Profile, level: Level) -> Option<LevelRules> {
+    let paper = || Profile::named("paper").ok().and_then(|p| p.level(level).copied());
+    profile.level(level).copied().or_else(paper)
+}
+
 /// Gauges of the audit's inside, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
@@ -63,6 +90,9 @@ const COLLECT_EVERY: u64 = 64;
 /// Takes records in the order of the trace and tells what it found.
 pub struct Auditor {
     settings: Settings,
+    profile: Profile,
+    /// The rules of the level that is claimed, if one is.
+    claim: Option<LevelRules>,
     assembler: Assembler,
     sequencer: Sequencer,
     explainer: Explainer,
@@ -80,9 +110,15 @@ pub struct Auditor {
 }
 
 impl Auditor {
+    /// An unknown profile, or a claim that it does not know, is refused by [`Settings::validate`]; here the
+    /// built-in profile of PostgreSQL takes its place.
     pub fn new(settings: Settings) -> Auditor {
+        let profile = settings.validate().unwrap_or_else(|_| Profile::named("postgres").expect("built in"));
+        let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
         Auditor {
             settings,
+            profile,
+            claim,
             assembler: Assembler::default(),
             sequencer: Sequencer::default(),
             explainer: Explainer::new(),
@@ -186,10 +222,19 @@ impl Auditor {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget();
         }
-        let level = txn.level;
-        let (fate, commit) = self.explainer.judge(txn, level, &self.sequencer);
+        let rules = self.rules_of(txn.level);
+        let aborted = matches!(txn.end, End::Aborted(_));
+        if aborted && rules.aborted_reads == AbortedReads::Anything {
+            self.tally.count_aborted(txn);
+            return;
+        }
+        let before = self.claim.is_some().then(|| self.explainer.session(txn));
+        let (fate, commit) = self.explainer.judge(txn, &rules, &self.sequencer);
         self.settle(txn, commit, fate, found);
-        for (txn, commit, fate) in self.explainer.retry(key_of(txn), |t| t.level) {
+        if let Some(session) = before {
+            self.doubt(txn, session, commit, found);
+        }
+        for (txn, commit, fate) in self.retry(key_of(txn)) {
             self.settle(&txn, commit, fate, found);
         }
         self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
@@ -200,11 +245,33 @@ impl Auditor {
         }
     }
 
+    fn retry(&mut self, key: crate::sequence::Key) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
+        let profile = &self.profile;
+        self.explainer.retry(key, |txn| rules_of(profile, txn.level))
+    }
+
+    /// What the profile promises at this level.
+    fn rules_of(&self, level: Level) -> LevelRules {
+        rules_of(&self.profile, level)
+    }
+
+    /// Would the transaction have been right at the level that is claimed for it?
+    fn doubt(&mut self, txn: &Arc<Transaction>, session: SessionState, commit: Option<CommitId>, found: &mut Vec<Violation>) {
+        let (Some(level), Some(rules)) = (self.settings.claim, self.claim) else { return };
+        let stronger = rules.read_point == ReadPoint::Transaction && rules.serial_order == SerialOrder::None;
+        if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
+            return;
+        }
+        if let Some(suspect) = self.explainer.doubt(txn, level, &rules, session, commit) {
+            self.accuse(suspect, found);
+        }
+    }
+
     /// What follows from the fate of one transaction.
     fn settle(
         &mut self,
         txn: &Arc<Transaction>,
-        commit: Option<crate::points::CommitId>,
+        commit: Option<CommitId>,
         fate: Fate,
         found: &mut Vec<Violation>,
     ) {
@@ -225,44 +292,50 @@ impl Auditor {
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
     fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
-        let shape = attempt.judged[suspect.step]
-            .as_ref()
-            .map(|j| j.shape.clone())
-            .unwrap_or_else(|| Arc::from(""));
-        let rule = classify::suspect(&suspect, &self.explainer);
-        let shapes = vec![shape];
-        let fingerprint = story::fingerprint(rule, suspect.level, &shapes);
-        if self.is_known(&fingerprint) {
-            self.tally.count(attempt, "solver");
-            self.explainer.unlearn(&attempt.reads, suspect.step);
-            return;
-        }
-        match confirm::suspect(&suspect, &self.explainer, |level| level) {
-            Confirmed::Impossible { members, differences } => {
+        let step = suspect.step;
+        match self.accuse(suspect, found) {
+            Accused::Proved => {
                 self.tally.count(attempt, "solver");
+                self.explainer.unlearn(&attempt.reads, step);
+            }
+            Accused::Explained(members, delta) => {
+                self.tally.count(attempt, "solver");
+                self.explainer.adopt(&members, &delta);
+            }
+            Accused::Unknown(reason) => {
+                self.tally.count_unknown(attempt, reason);
+                self.explainer.unlearn(&attempt.reads, step);
+            }
+        }
+    }
+
+    /// Has the reference checker decide a suspicion, and tells what is proved.
+    fn accuse(&mut self, suspect: Suspect, found: &mut Vec<Violation>) -> Accused {
+        let shapes = vec![classify::shape(&suspect, &self.explainer)];
+        let first_sight = story::fingerprint(suspect.difference.rule, suspect.level, &shapes);
+        if self.is_known(&first_sight) {
+            return Accused::Proved;
+        }
+        let profile = &self.profile;
+        match confirm::suspect(&suspect, &self.explainer, |level| rules_of(profile, level)) {
+            Confirmed::Impossible { members, differences } => {
                 let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
                 if told.is_empty() {
                     told.push((0, suspect.step, suspect.difference.clone()));
                 }
                 let proof = Proof {
-                    rule,
+                    rule: classify::suspect(&suspect, &self.explainer),
                     level: suspect.level,
                     members: &members,
                     differences: &told,
                     edges: &[],
                     shapes,
                 };
-                self.report(story::tell(&proof), found);
-                self.explainer.unlearn(&attempt.reads, suspect.step);
+                self.report(first_sight, story::tell(&proof), found);
+                Accused::Proved
             }
-            Confirmed::Explained { members, delta } => {
-                self.tally.count(attempt, "solver");
-                self.explainer.adopt(&members, &delta);
-            }
-            Confirmed::Unknown(reason) => {
-                self.tally.count_unknown(attempt, reason);
-                self.explainer.unlearn(&attempt.reads, suspect.step);
-            }
+            Confirmed::Explained { members, delta } => Accused::Explained(members, delta),
+            Confirmed::Unknown(reason) => Accused::Unknown(reason),
         }
     }
 
@@ -278,28 +351,31 @@ impl Auditor {
         false
     }
 
-    fn report(&mut self, violation: Violation, found: &mut Vec<Violation>) {
-        if let Some(at) = self.told.get(&violation.fingerprint) {
-            self.summary.violations[*at].repeats += 1;
+    /// Tells a violation, or counts it if its like was told. `first_sight` is the fingerprint under which its
+    /// suspicions are counted.
+    fn report(&mut self, first_sight: String, violation: Violation, found: &mut Vec<Violation>) {
+        if let Some(&at) = self.told.get(&violation.fingerprint) {
+            self.summary.violations[at].repeats += 1;
+            self.told.insert(first_sight, at);
             return;
         }
-        self.told
-            .insert(violation.fingerprint.clone(), self.summary.violations.len());
+        let at = self.summary.violations.len();
+        self.told.insert(violation.fingerprint.clone(), at);
+        self.told.insert(first_sight, at);
         self.summary.violations.push(violation.clone());
         found.push(violation);
     }
 
-    /// Whether transactions at this level were promised a serial order.
+    /// Whether transactions at this level were promised a serial order, or are claimed to have one.
     fn is_serial(&self, level: Level) -> bool {
-        let serial = |l: Level| matches!(l, Level::Serializable | Level::S | Level::StrictS);
-        serial(level) || self.settings.claim.is_some_and(serial)
+        is_promised(&self.rules_of(level)) || self.claim.as_ref().is_some_and(is_promised)
     }
 
     /// Adds an explained transaction to the serialization graph.
     fn certify(
         &mut self,
         txn: &Arc<Transaction>,
-        commit: Option<crate::points::CommitId>,
+        commit: Option<CommitId>,
         attempt: &Attempt,
         decisions: &[crate::points::choose::Decision],
         found: &mut Vec<Violation>,
@@ -307,7 +383,7 @@ impl Auditor {
         if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
             return;
         }
-        let by_statement = is_statement_level(txn.level);
+        let by_statement = is_statement_level(&self.rules_of(txn.level));
         let point_of = |step: usize| {
             let wrote = attempt.wrote.contains(&step);
             let point = match (by_statement, wrote) {
@@ -344,10 +420,11 @@ impl Auditor {
         if self.is_known(&fingerprint) {
             return;
         }
-        let claim = self.settings.claim;
-        let serial = |l: Level| matches!(l, Level::Serializable | Level::S | Level::StrictS);
-        let participates = |l: Level| serial(l) || claim.is_some_and(serial);
-        match confirm::cycle(cycle, &self.explainer, participates) {
+        let real_time = self.claim.is_some_and(|rules| rules.serial_order == SerialOrder::RealTime);
+        let profile = &self.profile;
+        let participates = |level: Level| self.is_serial(level);
+        let rules = |level: Level| rules_of(profile, level);
+        match confirm::cycle(cycle, &self.explainer, rules, participates, real_time) {
             Confirmed::Impossible { members, differences } => {
                 let len = cycle.len();
                 let edges: Vec<(usize, usize, &'static str)> = cycle
@@ -364,7 +441,7 @@ impl Auditor {
                     edges: &edges,
                     shapes,
                 };
-                self.report(story::tell(&proof), found);
+                self.report(fingerprint, story::tell(&proof), found);
             }
             Confirmed::Explained { .. } => self.tally.reason("cycle_explained"),
             Confirmed::Unknown(reason) => self.tally.reason(reason),
@@ -391,4 +468,21 @@ impl Auditor {
             .map_or(horizon, |oldest| horizon.min(oldest));
         self.explainer.collect(kept);
     }
+}
+
+/// What became of a suspicion.
+enum Accused {
+    Proved,
+    Explained(Vec<Member>, Delta),
+    Unknown(&'static str),
+}
+
+fn is_promised(rules: &LevelRules) -> bool {
+    rules.serial_order != SerialOrder::None
+}
+
+/// What the profile promises at a level; a level that it does not have is judged as READ COMMITTED.
+fn rules_of(profile: &Profile, level: Level) -> LevelRules {
+    let weakest = || profile.levels().next().map(|(_, rules)| rules);
+    *profile.level(level).or_else(weakest).expect("a profile has at least one level")
 }

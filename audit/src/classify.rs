@@ -10,9 +10,11 @@
 use crate::assemble::{Step, Transaction};
 use crate::certify::Node;
 use crate::explain::run::{World, run};
+use crate::explain::session::SessionState;
 use crate::explain::{Explainer, Suspect};
 use crate::points::{Chooser, Order};
 use crate::trace::{Nanos, Observation, Window};
+use pgassay_rules::profile::{LevelRules, Profile, ReadPoint};
 use pgassay_rules::{Level, Rule, anomaly};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -28,20 +30,21 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
         return found;
     }
     let txn = &suspect.txn;
+    let weak = statement_snapshots();
     // Every answer alone is fine, but not together with what others saw?
     if explains_in(
         suspect,
         txn,
-        suspect.level,
+        &suspect.rules,
         explainer,
         &explainer.order.without_facts(),
     ) {
         return &anomaly::LONG_FORK;
     }
     // Another snapshot for this statement alone?
-    if suspect.level != Level::ReadCommitted
+    if suspect.rules.read_point != ReadPoint::Statement
         && suspect.step > 0
-        && explains(suspect, txn, Level::ReadCommitted, explainer)
+        && explains(suspect, txn, &weak, explainer)
     {
         let rows = ["missing_row", "extra_row", "wrong_count"].contains(&found.name);
         return if rows {
@@ -52,11 +55,11 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
     }
     // Without what it wrote itself?
     let alone = only_step(txn, suspect.step, |window| window);
-    if suspect.step > 0 && explains(suspect, &alone, Level::ReadCommitted, explainer) {
+    if suspect.step > 0 && explains(suspect, &alone, &weak, explainer) {
         return &anomaly::INTERNAL;
     }
     let past = only_step(txn, suspect.step, |window| Window::new(0, window.done));
-    if explains(suspect, &past, Level::ReadCommitted, explainer) {
+    if explains(suspect, &past, &weak, explainer) {
         return &anomaly::STALE_READ;
     }
     // With the writes of a transaction that was rolled back, or not yet committed?
@@ -64,7 +67,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
         if explains(
             suspect,
             &graft(other, usize::MAX, txn, suspect.step),
-            Level::ReadCommitted,
+            &weak,
             explainer,
         ) {
             return &anomaly::ABORTED_READ;
@@ -78,7 +81,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
             if explains(
                 suspect,
                 &graft(other, keep, txn, suspect.step),
-                Level::ReadCommitted,
+                &weak,
                 explainer,
             ) {
                 let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
@@ -93,13 +96,19 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
     let future = only_step(txn, suspect.step, |window| {
         Window::new(window.sent, Nanos::MAX - 1)
     });
-    if explains(suspect, &future, Level::ReadCommitted, explainer) {
+    if explains(suspect, &future, &weak, explainer) {
         return &anomaly::FUTURE_READ;
     }
     if found.name == "wrong_value" && !txn.steps[suspect.step].seen.text.contains('(') {
         return &anomaly::GARBAGE_READ;
     }
     found
+}
+
+/// What READ COMMITTED promises: the weakest view that another snapshot could have given.
+fn statement_snapshots() -> LevelRules {
+    let profile = Profile::named("postgres").expect("the profile is built in");
+    *profile.level(Level::ReadCommitted).expect("the profile has this level")
 }
 
 fn step_with(step: &Step, window: impl Fn(Window) -> Window) -> Step {
@@ -151,14 +160,14 @@ fn saw(other: &Transaction, txn: &Transaction) -> bool {
 }
 
 /// Whether the last step of `variant` agrees under some choice.
-fn explains(suspect: &Suspect, variant: &Transaction, level: Level, explainer: &Explainer) -> bool {
-    explains_in(suspect, variant, level, explainer, &explainer.order)
+fn explains(suspect: &Suspect, variant: &Transaction, rules: &LevelRules, explainer: &Explainer) -> bool {
+    explains_in(suspect, variant, rules, explainer, &explainer.order)
 }
 
 fn explains_in(
     suspect: &Suspect,
     variant: &Transaction,
-    level: Level,
+    rules: &LevelRules,
     explainer: &Explainer,
     order: &Order,
 ) -> bool {
@@ -175,7 +184,7 @@ fn explains_in(
         variant.steps.len() - 1
     };
     for _ in 0..64 {
-        let attempt = run(variant, level, &world, &suspect.session, &chooser, true);
+        let attempt = run(variant, rules, &world, &suspect.session, &chooser, true);
         let wrong_here = attempt.wrong_steps.contains(&last);
         if !wrong_here && !chooser.borrow().is_contradiction() {
             return true;
@@ -225,6 +234,18 @@ fn overwrite_same(a: &Node, b: &Node) -> bool {
     chained(a, b) || chained(b, a)
 }
 
+/// The shape of the statement whose answer is wrong.
+pub fn shape(suspect: &Suspect, explainer: &Explainer) -> Arc<str> {
+    shape_of(&suspect.txn.steps[suspect.step], &suspect.session, explainer)
+}
+
+fn shape_of(step: &Step, session: &SessionState, explainer: &Explainer) -> Arc<str> {
+    let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
+    let catalog = &explainer.store.catalog;
+    let plan = explainer.planner.plan(catalog, &step.seen.text, step.seen.part, &session.settings, &types);
+    plan.planned.shape.clone()
+}
+
 /// The statement shapes of a cycle, for its fingerprint.
 pub fn shapes(cycle: &[(Node, &'static str)], explainer: &Explainer) -> Vec<Arc<str>> {
     let mut shapes = Vec::new();
@@ -233,16 +254,7 @@ pub fn shapes(cycle: &[(Node, &'static str)], explainer: &Explainer) -> Vec<Arc<
             if step.control != crate::control::Control::Data {
                 continue;
             }
-            let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
-            let settings = &node.session.settings;
-            let plan = explainer.planner.plan(
-                &explainer.store.catalog,
-                &step.seen.text,
-                step.seen.part,
-                settings,
-                &types,
-            );
-            shapes.push(plan.planned.shape.clone());
+            shapes.push(shape_of(step, &node.session, explainer));
         }
     }
     shapes

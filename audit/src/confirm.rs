@@ -16,6 +16,7 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
+use pgassay_rules::profile::LevelRules;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 7;
@@ -35,10 +36,11 @@ pub enum Confirmed {
 }
 
 /// Decides a suspect by every order of points.
-pub fn suspect(suspect: &Suspect, explainer: &Explainer, level_of: impl Fn(Level) -> Level) -> Confirmed {
+pub fn suspect(suspect: &Suspect, explainer: &Explainer, rules_of: impl Fn(Level) -> LevelRules) -> Confirmed {
     let first = Member {
         txn: suspect.txn.clone(),
         level: suspect.level,
+        rules: suspect.rules,
         session: suspect.session.clone(),
         commit: suspect.commit,
     };
@@ -46,7 +48,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer, level_of: impl Fn(Level
         vec![first],
         explainer,
         POINTS_MEMBERS_MAX,
-        level_of,
+        rules_of,
         points::decide,
     )
 }
@@ -55,13 +57,16 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer, level_of: impl Fn(Level
 pub fn cycle(
     nodes: &[(Node, &'static str)],
     explainer: &Explainer,
+    rules_of: impl Fn(Level) -> LevelRules,
     participates: impl Fn(Level) -> bool,
+    real_time: bool,
 ) -> Confirmed {
     let members: Vec<Member> = nodes
         .iter()
         .map(|(n, _)| Member {
             txn: n.txn.clone(),
             level: n.level,
+            rules: rules_of(n.level),
             session: n.session.clone(),
             commit: n.commit,
         })
@@ -70,8 +75,8 @@ pub fn cycle(
         members,
         explainer,
         SERIAL_MEMBERS_MAX,
-        |level| level,
-        |case| serial::decide(case, false),
+        &rules_of,
+        |case| serial::decide(case, real_time),
     );
     match confirmed {
         // Writers without the promise take no part in the serial order; what they did in between is not
@@ -87,7 +92,7 @@ fn close(
     mut members: Vec<Member>,
     explainer: &Explainer,
     members_max: usize,
-    level_of: impl Fn(Level) -> Level,
+    rules_of: impl Fn(Level) -> LevelRules,
     decide: impl Fn(&Case<'_>) -> Decision,
 ) -> Confirmed {
     loop {
@@ -122,7 +127,8 @@ fn close(
             };
             members.push(Member {
                 txn: commit.txn.clone(),
-                level: level_of(commit.txn.level),
+                level: commit.txn.level,
+                rules: rules_of(commit.txn.level),
                 session: explainer.session_of(&commit.txn),
                 commit: Some(id),
             });

@@ -2,6 +2,7 @@
 //!
 //! Always true: every statement is counted exactly once, by its shape and in the totals.
 
+use crate::assemble::Transaction;
 use crate::explain::run::Attempt;
 use crate::verdict::{Coverage, ShapeCoverage, Summary};
 use rustc_hash::FxHashMap;
@@ -48,6 +49,16 @@ impl Tally {
         for judged in attempt.judged.iter().flatten() {
             *self.tiers.entry("solver").or_default() += 1;
             self.one(&judged.shape, &Coverage::Unchecked(reason.to_owned()));
+        }
+    }
+
+    /// Counts the statements of a transaction that was rolled back at a level at which such a transaction may
+    /// have seen anything.
+    pub fn count_aborted(&mut self, txn: &Transaction) {
+        let reason = Coverage::Unchecked("aborted_transaction".to_owned());
+        for _ in &txn.steps {
+            *self.tiers.entry("settled").or_default() += 1;
+            self.one(&Arc::from("(rolled back)"), &reason);
         }
     }
 

@@ -29,6 +29,7 @@ use crate::state::store::{Store, Table};
 use crate::state::view::Knowledge;
 use crate::trace::{Bootstrap, Nanos, SessionId};
 use pgassay_rules::Level;
+use pgassay_rules::profile::LevelRules;
 use run::{Attempt, World, run};
 use rustc_hash::FxHashMap;
 use session::SessionState;
@@ -44,6 +45,7 @@ const ATTEMPTS_MAX: usize = 512;
 pub struct Suspect {
     pub txn: Arc<Transaction>,
     pub level: Level,
+    pub rules: LevelRules,
     pub step: usize,
     pub difference: Difference,
     /// Its own commit, if it wrote.
@@ -168,7 +170,7 @@ impl Explainer {
     pub fn judge(
         &mut self,
         txn: &Arc<Transaction>,
-        level: Level,
+        rules: &LevelRules,
         upcoming: &Sequencer,
     ) -> (Fate, Option<CommitId>) {
         let session = self.session(txn);
@@ -178,7 +180,7 @@ impl Explainer {
                 self.aborted.pop_front();
             }
         }
-        match self.search(txn, level, &session, None) {
+        match self.search(txn, rules, &session, None) {
             Search::Found(attempt, chooser) => {
                 let mut attempt = attempt;
                 attempt.written = certify::written(&attempt.overlay, &self.store);
@@ -193,7 +195,7 @@ impl Explainer {
                 )
             }
             Search::None(difference, step) => {
-                let attempt = self.run_anyway(txn, level, &session);
+                let attempt = self.run_anyway(txn, rules, &session);
                 let commit = self.accept(txn, &attempt, None);
                 if let Some(until) = last_rival(txn, upcoming) {
                     self.deferred.push(Deferred {
@@ -206,7 +208,8 @@ impl Explainer {
                 }
                 let suspect = Suspect {
                     txn: txn.clone(),
-                    level,
+                    level: txn.level,
+                    rules: *rules,
                     step,
                     difference,
                     commit,
@@ -215,7 +218,7 @@ impl Explainer {
                 (Fate::Suspect(Box::new(suspect), attempt), commit)
             }
             Search::GivenUp => {
-                let attempt = self.run_anyway(txn, level, &session);
+                let attempt = self.run_anyway(txn, rules, &session);
                 let commit = self.accept(txn, &attempt, None);
                 (Fate::TooMany(attempt), commit)
             }
@@ -226,7 +229,7 @@ impl Explainer {
     pub fn retry(
         &mut self,
         key: Key,
-        level_of: impl Fn(&Transaction) -> Level,
+        rules_of: impl Fn(&Transaction) -> LevelRules,
     ) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
         let (due, waiting) = std::mem::take(&mut self.deferred)
             .into_iter()
@@ -237,8 +240,8 @@ impl Explainer {
             txn, commit, session, ..
         } in Vec::<Deferred>::from(due)
         {
-            let level = level_of(&txn);
-            let fate = match self.search(&txn, level, &session, commit) {
+            let rules = rules_of(&txn);
+            let fate = match self.search(&txn, &rules, &session, commit) {
                 Search::Found(attempt, chooser) => {
                     self.record(&attempt, &chooser);
                     Fate::Explained {
@@ -248,10 +251,11 @@ impl Explainer {
                     }
                 }
                 Search::None(difference, step) => {
-                    let attempt = self.run_anyway(&txn, level, &session);
+                    let attempt = self.run_anyway(&txn, &rules, &session);
                     let suspect = Suspect {
                         txn: txn.clone(),
-                        level,
+                        level: txn.level,
+                        rules,
                         step,
                         difference,
                         commit,
@@ -259,11 +263,28 @@ impl Explainer {
                     };
                     Fate::Suspect(Box::new(suspect), attempt)
                 }
-                Search::GivenUp => Fate::TooMany(self.run_anyway(&txn, level, &session)),
+                Search::GivenUp => Fate::TooMany(self.run_anyway(&txn, &rules, &session)),
             };
             fates.push((txn, commit, fate));
         }
         fates
+    }
+
+    /// Whether some order explains `txn` at another level than its own; nothing is applied.
+    pub fn doubt(
+        &self,
+        txn: &Arc<Transaction>,
+        level: Level,
+        rules: &LevelRules,
+        session: SessionState,
+        commit: Option<CommitId>,
+    ) -> Option<Suspect> {
+        match self.search(txn, rules, &session, commit) {
+            Search::None(difference, step) => {
+                Some(Suspect { txn: txn.clone(), level, rules: *rules, step, difference, commit, session })
+            }
+            Search::Found(..) | Search::GivenUp => None,
+        }
     }
 
     /// When the oldest transaction that still waits took its first snapshot.
@@ -285,7 +306,7 @@ impl Explainer {
     fn search(
         &self,
         txn: &Transaction,
-        level: Level,
+        rules: &LevelRules,
         session: &SessionState,
         hidden: Option<CommitId>,
     ) -> Search {
@@ -298,7 +319,7 @@ impl Explainer {
         let chooser = RefCell::new(Chooser::default());
         let mut first: Option<(Difference, usize)> = None;
         for _ in 0..ATTEMPTS_MAX {
-            let attempt = run(txn, level, &world, session, &chooser, false);
+            let attempt = run(txn, rules, &world, session, &chooser, false);
             match attempt.wrong {
                 None if !chooser.borrow().is_contradiction() => {
                     return Search::Found(Box::new(attempt), chooser.into_inner());
@@ -319,7 +340,7 @@ impl Explainer {
     }
 
     /// Runs a transaction that could not be explained, for what it wrote.
-    fn run_anyway(&self, txn: &Transaction, level: Level, session: &SessionState) -> Box<Attempt> {
+    fn run_anyway(&self, txn: &Transaction, rules: &LevelRules, session: &SessionState) -> Box<Attempt> {
         let world = World {
             store: &self.store,
             order: &self.order,
@@ -327,7 +348,7 @@ impl Explainer {
             hidden: None,
         };
         let chooser = RefCell::new(Chooser::default());
-        Box::new(run(txn, level, &world, session, &chooser, true))
+        Box::new(run(txn, rules, &world, session, &chooser, true))
     }
 
     /// Adopts what an attempt wrote and taught.

@@ -18,7 +18,8 @@ use crate::state::{Row, RowId, TableId, View};
 use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
 use crate::verdict::Coverage;
-use pgassay_rules::{Level, anomaly};
+use pgassay_rules::anomaly;
+use pgassay_rules::profile::{LevelRules, ReadPoint, RealTime, Writes};
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -95,14 +96,22 @@ pub struct Attempt {
 pub const SNAPSHOT: PointId = PointId(0);
 
 /// Whether every statement has a snapshot of its own.
-pub fn is_statement_level(level: Level) -> bool {
-    matches!(level, Level::ReadCommitted | Level::Rc)
+pub fn is_statement_level(rules: &LevelRules) -> bool {
+    rules.read_point == ReadPoint::Statement
+}
+
+/// Where the snapshot point of a statement with this window may lie.
+pub fn snapshot_window(rules: &LevelRules, statement: Window) -> Window {
+    match rules.real_time {
+        RealTime::Strict => statement,
+        RealTime::AnyEarlier => Window::new(0, statement.done),
+    }
 }
 
 /// Runs `txn`; stops at the first wrong answer unless `tolerant`.
 pub fn run(
     txn: &Transaction,
-    level: Level,
+    rules: &LevelRules,
     world: &World<'_>,
     session: &SessionState,
     chooser: &RefCell<Chooser>,
@@ -138,7 +147,7 @@ pub fn run(
                 continue;
             }
         }
-        run_step(at, step, level, world, chooser, &mut attempt, &mut snapshot);
+        run_step(at, step, rules, world, chooser, &mut attempt, &mut snapshot);
         if attempt.wrong.is_some() && !tolerant {
             break;
         }
@@ -171,7 +180,7 @@ fn follow(control: &Control, overlay: &mut Overlay, savepoints: &mut Vec<(String
 fn run_step(
     at: usize,
     step: &Step,
-    level: Level,
+    rules: &LevelRules,
     world: &World<'_>,
     chooser: &RefCell<Chooser>,
     attempt: &mut Attempt,
@@ -218,7 +227,7 @@ fn run_step(
     let succeeded = matches!(seen.outcome, Outcome::Answer(_));
     session_control(&planned.kind, succeeded, attempt, &catalog);
 
-    let by_statement = is_statement_level(level);
+    let by_statement = is_statement_level(rules);
     let window = if by_statement {
         seen.window
     } else {
@@ -310,7 +319,7 @@ fn run_step(
                 lock(
                     *table,
                     *id,
-                    level,
+                    rules,
                     world,
                     chooser,
                     at,
@@ -338,7 +347,7 @@ fn run_step(
 fn lock(
     table: TableId,
     id: RowId,
-    level: Level,
+    rules: &LevelRules,
     world: &World<'_>,
     chooser: &RefCell<Chooser>,
     at: usize,
@@ -367,40 +376,38 @@ fn lock(
     if commit.maybe || world.hidden.is_some_and(|own| newest.commit > own) {
         return;
     }
-    let (point, window) = if is_statement_level(level) {
-        (lock_point, statement)
-    } else {
-        (SNAPSHOT, snapshot)
+    let waits = Difference {
+        rule: &anomaly::DIRTY_WRITE,
+        observed: "the row was written".to_owned(),
+        expected: "to wait until the other transaction had ended".to_owned(),
+    };
+    if commit.lo > statement.done {
+        if rules.mutual_exclusion {
+            attempt.wrong = Some((at, waits));
+        }
+        return;
+    }
+    let (point, window, difference) = match rules.writes {
+        Writes::EvalPlanQual if rules.mutual_exclusion => (lock_point, statement, waits),
+        Writes::FirstUpdaterWins | Writes::NoWriteConflict => {
+            let difference = Difference {
+                rule: &anomaly::LOST_UPDATE,
+                observed: "the row was written".to_owned(),
+                expected: "ERROR 40001: could not serialize access due to concurrent update".to_owned(),
+            };
+            (SNAPSHOT, snapshot, difference)
+        }
+        _ => return,
     };
     let seen = if commit.hi < window.sent {
         true
     } else if commit.lo > window.done {
         false
     } else {
-        chooser
-            .borrow_mut()
-            .require(world.order, newest.commit, point, window, true)
+        chooser.borrow_mut().require(world.order, newest.commit, point, window, true)
     };
     if !seen {
-        let held = is_statement_level(level) || commit.lo > statement.done;
-        let rule = if held {
-            &anomaly::DIRTY_WRITE
-        } else {
-            &anomaly::LOST_UPDATE
-        };
-        let expected = if held {
-            "to wait until the other transaction had ended"
-        } else {
-            "ERROR 40001: could not serialize access due to concurrent update"
-        };
-        attempt.wrong = Some((
-            at,
-            Difference {
-                rule,
-                observed: "the row was written".to_owned(),
-                expected: expected.to_owned(),
-            },
-        ));
+        attempt.wrong = Some((at, difference));
     }
 }
 

@@ -22,6 +22,7 @@ use crate::sql::{Planner, Prepared};
 use crate::trace::{Outcome, Protocol, Status};
 use base::{Base, CaseView, Delta};
 use pgassay_rules::Level;
+use pgassay_rules::profile::LevelRules;
 use std::sync::Arc;
 
 /// How many nodes of the search tree are visited before it is called too large.
@@ -32,6 +33,7 @@ pub const NODES_MAX: u64 = 200_000;
 pub struct Member {
     pub txn: Arc<Transaction>,
     pub level: Level,
+    pub rules: LevelRules,
     pub session: SessionState,
     /// Its commit in the store, hidden while the case is decided.
     pub commit: Option<CommitId>,

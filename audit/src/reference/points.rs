@@ -9,13 +9,14 @@ use super::base::{CaseView, Delta};
 use super::{Case, Decision, Done, NODES_MAX, execute, is_judged, plan};
 use crate::assemble::End;
 use crate::control::Control;
-use crate::explain::run::is_statement_level;
+use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
+use pgassay_rules::profile::Writes;
 use std::rc::Rc;
 
 /// Where one member stands.
@@ -100,11 +101,12 @@ impl Search<'_> {
             return None;
         }
         let txn = &self.case.members[member].txn;
+        let rules = &self.case.members[member].rules;
         Some(
             txn.steps
                 .get(walker.step)
                 .filter(|_| !is_end(txn, walker.step))
-                .map_or(txn.end.window(), |s| s.seen.window),
+                .map_or(txn.end.window(), |s| snapshot_window(rules, s.seen.window)),
         )
     }
 
@@ -145,7 +147,7 @@ impl Search<'_> {
             walker.step += 1;
             return Some((walkers, committed.clone()));
         }
-        let by_statement = is_statement_level(member.level);
+        let by_statement = is_statement_level(&member.rules);
         let latest = CaseView {
             base: &self.case.base,
             delta: committed,
@@ -179,7 +181,8 @@ impl Search<'_> {
             self.note(at, walker.step, difference);
             return None;
         }
-        if !by_statement && self.overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
+        let forbidden = matches!(member.rules.writes, Writes::FirstUpdaterWins | Writes::NoWriteConflict);
+        if forbidden && self.overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
             let difference = Difference {
                 rule: &anomaly::LOST_UPDATE,
                 observed: "the row was written".to_owned(),
