@@ -17,6 +17,7 @@ pub mod relay;
 pub mod wire;
 pub mod capture;
 pub mod record;
+pub mod keep;
 pub mod serve;
 pub mod throwaway;
 pub mod metrics;

@@ -11,6 +11,7 @@
 use crate::capture::Recorder;
 use crate::clock;
 use crate::config::Config;
+use crate::keep::Keeper;
 use crate::live::Live;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender};
@@ -85,6 +86,7 @@ struct Work {
     live: Arc<Live>,
     decoder: Decoder,
     side: Receiver<Record>,
+    keeper: Option<Keeper>,
     feed: Option<Feed>,
     records: Vec<Record>,
 }
@@ -95,7 +97,8 @@ impl Work {
             result_bytes_max: config.capture.result_bytes_max,
             ..pgassay_audit::wire::Limits::default()
         };
-        Ok(Work { live, decoder: Decoder::new(limits), side, feed, records: Vec::new() })
+        let keeper = Keeper::open(&config.journal, live.clone())?;
+        Ok(Work { live, decoder: Decoder::new(limits), side, keeper, feed, records: Vec::new() })
     }
 
     fn run(&mut self, mut recorder: Recorder) {
@@ -106,10 +109,13 @@ impl Work {
             }
             recorder.rest(BETWEEN_ROUNDS, AT_MOST);
         }
+        if let Some(keeper) = self.keeper.take() {
+            keeper.close();
+        }
     }
 
     fn round(&mut self, recorder: &mut Recorder) -> bool {
-        let (mut to_server, mut to_client, mut gaps, mut lost) = (0, 0, 0, 0);
+        let (mut to_server, mut to_client, mut lost) = (0, 0, 0);
         let (decoder, records) = (&mut self.decoder, &mut self.records);
         let mut added = self.live.added_latency.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let round = recorder.collect(
@@ -117,10 +123,7 @@ impl Work {
                 match &captured {
                     Captured::Bytes { direction: Direction::ToServer, bytes, .. } => to_server += bytes.len(),
                     Captured::Bytes { direction: Direction::ToClient, bytes, .. } => to_client += bytes.len(),
-                    Captured::Gap { lost_bytes, .. } => {
-                        gaps += 1;
-                        lost += lost_bytes;
-                    }
+                    Captured::Gap { lost_bytes, .. } => lost += lost_bytes,
                     _ => (),
                 }
                 decoder.take(captured, records);
@@ -143,8 +146,10 @@ impl Work {
         live.unknown_messages.store(counters.unknown_messages, Relaxed);
         live.decode_errors.store(counters.decode_errors, Relaxed);
         live.gaps.store(counters.gaps, Relaxed);
-        let _ = gaps;
 
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(&self.records);
+        }
         if !self.records.is_empty() {
             self.time_statements();
             let records = std::mem::take(&mut self.records);
