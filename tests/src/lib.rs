@@ -8,3 +8,5 @@ pub mod cluster;
 pub mod proxy;
 pub mod raw;
 pub mod sniff;
+pub mod http;
+pub mod tools;

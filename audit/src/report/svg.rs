@@ -28,9 +28,10 @@ const LABEL_WIDTH: f64 = 150.0;
 const LANE_HEIGHT: f64 = 96.0;
 const TOP: f64 = 34.0;
 const BAR_HEIGHT: f64 = 28.0;
-const BAR_WIDTH_MIN: f64 = 128.0;
+const BAR_WIDTH_MIN: f64 = 92.0;
+const BAR_WIDTH_MAX: f64 = 340.0;
 const STEP: f64 = 22.0;
-const CHAR_WIDTH: f64 = 6.7;
+const CHAR_WIDTH: f64 = 6.95;
 
 /// The style of the picture; pages that embed it include this.
 pub const STYLE: &str = include_str!("page/picture.css");
@@ -51,7 +52,7 @@ pub fn picture(violation: &Violation, place: Place) -> String {
         let _ = writeln!(out, "<style>{STYLE}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>");
     }
     out.push_str(concat!(
-        "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" ",
+        "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" markerUnits=\"userSpaceOnUse\" ",
         "orient=\"auto-start-reverse\"><path class=\"tip\" d=\"M0 0L8 4L0 8z\"/></marker></defs>\n"
     ));
     lanes(&mut out, violation, width);
@@ -79,7 +80,9 @@ fn columns(steps: &[Step]) -> BTreeMap<Nanos, f64> {
     let mut by_end: Vec<&Step> = steps.iter().filter(|s| s.act != Act::Begin).collect();
     by_end.sort_by_key(|s| (s.window.done, s.window.sent));
     for step in by_end {
-        let missing = BAR_WIDTH_MIN - (at[&step.window.done] - at[&step.window.sent]);
+        let words = one_line(&step.sql).chars().count().max(step.answer.lines().next().map_or(0, |line| line.chars().count() + 2));
+        let wanted = (words as f64 * CHAR_WIDTH + 18.0).clamp(BAR_WIDTH_MIN, BAR_WIDTH_MAX);
+        let missing = wanted - (at[&step.window.done] - at[&step.window.sent]);
         if missing > 0.0 {
             at.range_mut(step.window.done..).for_each(|(_, x)| *x += missing);
         }

@@ -13,6 +13,19 @@ use std::borrow::Cow;
 #[folder = "src/admin/page/"]
 struct Page;
 
+#[derive(RustEmbed)]
+#[folder = "../rules/runbooks/"]
+#[include = "*.md"]
+struct Runbooks;
+
+/// What to do about a rule, in Markdown.
+pub async fn runbook(Path(rule): Path<String>) -> Response {
+    match Runbooks::get(&format!("{rule}.md")) {
+        Some(file) => ([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], file.data.into_owned()).into_response(),
+        None => (StatusCode::NOT_FOUND, "there is no such runbook\n").into_response(),
+    }
+}
+
 pub async fn index() -> Response {
     file(Path("index.html".to_owned())).await
 }

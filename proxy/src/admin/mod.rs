@@ -109,6 +109,7 @@ fn router(shared: Shared) -> Router {
         .route("/readyz", get(readyz))
         .route("/", get(assets::index))
         .route("/page/{file}", get(assets::file))
+        .route("/runbooks/{rule}", get(assets::runbook))
         .merge(closed)
         .fallback(|| async { (StatusCode::NOT_FOUND, "there is nothing here\n") })
         .layer(middleware::from_fn(guard::headers))

@@ -5,7 +5,9 @@
 // text of the traffic is set as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const LANE = 96, TOP = 26, BAR = 28, STEP = 24, BAR_MIN = 132, CHAR = 6.95;
+const LANE = 96, TOP = 26, BAR = 28, STEP = 24, BAR_MIN = 132, BAR_MAX = 340, CHAR = 6.95;
+// A short story has room for whole statements.
+const SHORT = 60;
 
 const MEANING = {
   ww: "write, then write: the second replaced the first one's version, so the first came before.",
@@ -106,12 +108,13 @@ function lay(violation) {
   const ending = new Map();
   for (const step of steps) {
     if (step.act === "begin") continue;
-    const end = index.get(done(step));
-    ending.set(end, [...(ending.get(end) ?? []), index.get(step.window.sent)]);
+    const end = index.get(done(step)), words = Math.max(oneLine(step.sql).length, step.answer.split("\n")[0].length + 2);
+    const needs = steps.length > SHORT ? BAR_MIN : step.act === "statement" ? Math.min(BAR_MAX, Math.max(BAR_MIN, words * CHAR + 18)) : 92;
+    ending.set(end, [...(ending.get(end) ?? []), [index.get(step.window.sent), needs]]);
   }
   for (let place = 0; place < instants.length; place++) {
     x[place] = (place ? x[place - 1] : 0) + gaps[place];
-    for (const start of ending.get(place) ?? []) enough[place] = Math.max(enough[place], x[start] + BAR_MIN);
+    for (const [start, needs] of ending.get(place) ?? []) enough[place] = Math.max(enough[place], x[start] + needs);
     x[place] = Math.max(x[place], enough[place]);
   }
   const span = Math.max(1, (instants.at(-1) ?? 1) - origin);
@@ -156,7 +159,7 @@ function picture(violation, model, chosen) {
   }
 
   function tip() {
-    return drawn("defs", {}, drawn("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }, drawn("path", { class: "tip", d: "M0 0L8 4L0 8z" })));
+    return drawn("defs", {}, drawn("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, drawn("path", { class: "tip", d: "M0 0L8 4L0 8z" })));
   }
 
   function ticks(width, left) {
@@ -211,7 +214,7 @@ function picture(violation, model, chosen) {
       drawn("title", {}, `${words}\n${step.answer}`),
       drawn("rect", { x: from, y, width: Math.max(2, to - from), height: BAR, rx: 5 }));
     if (space > 2) group.append(drawn("text", { x: left + 8, y: y + 18 }, cut(words, space)));
-    if (step.act === "commit" && to - from > 14) group.append(diamond((from + to) / 2 + Math.min(40, (to - from) / 2 - 10), y + BAR / 2));
+    if (step.act === "commit" && to - from > 14) group.append(diamond(to - 14, y + BAR / 2));
     if (takesSnapshot) group.append(drawn("circle", { class: "snapshot", cx: from + 4, cy: y - 7, r: 3.4 }));
     const answer = step.answer.split("\n")[0];
     if (answer && space > 2) group.append(drawn("text", { class: "answer", x: left + 8, y: y + 46 }, cut(`${step.culprit ? "✗" : "→"} ${answer}${step.answer.includes("\n") ? " …" : ""}`, space)));
@@ -253,7 +256,7 @@ function picture(violation, model, chosen) {
     const classes = ["edge", edge.kind];
     if (view.edge === index) classes.push("chosen"); else if (view.edge !== null) classes.push("faded");
     const group = drawn("g", { class: classes.join(" "), "data-edge": index }, drawn("title", {}, edge.why),
-      drawn("path", { class: "hit", d }), drawn("path", { d, "marker-end": "url(#tip)" }),
+      drawn("path", { class: "hit", d }), drawn("path", { class: "line", d, "marker-end": "url(#tip)" }),
       drawn("rect", { x: lx - wide / 2, y: ly - 9, width: wide, height: 18, rx: 9 }),
       drawn("text", { x: lx, y: ly + 4, "text-anchor": "middle" }, edge.kind));
     group.addEventListener("click", () => chosen.dispatchEvent(new CustomEvent("edge", { detail: { index } })));

@@ -6,6 +6,7 @@
 import { ask, download } from "./ask.js";
 import { element, showStory } from "./story.js";
 import { plot } from "./plot.js";
+import { prose } from "./prose.js";
 import { count, duration, percent, rate, when } from "./words.js";
 
 const main = document.getElementById("content");
@@ -193,8 +194,18 @@ async function violationPage(root, id) {
       violation.source ? element("span", {}, `the term: ${violation.source}`) : null),
     element("div", { class: "downloads", role: "group", "aria-label": "Downloads" }, element("span", { class: "soft" }, "Take it with you:"),
       ...files.map(([kind, name]) => element("button", { "data-download": kind, onclick: () => download(violation.id, kind) }, `↓ ${name}`))),
-    story);
+    story, runbook(violation.rule));
   showStory(story, violation);
+}
+
+// What to do at 3 a.m.: fetched when it is opened.
+function runbook(rule) {
+  const text = element("div", { class: "runbook" });
+  const details = element("details", { class: "panel" }, element("summary", {}, "What to do now"), text);
+  details.addEventListener("toggle", async () => {
+    if (details.open && !text.childElementCount) text.replaceChildren(...prose(await (await fetch(`/runbooks/${rule}`)).text()));
+  });
+  return details;
 }
 
 // ---------------------------------------------------------------------------------------- coverage

@@ -32,7 +32,7 @@ export function plot({ title, figure, unit, a, b, names, label, most }) {
     if (b) svg.append(drawn("path", { class: "b", d: path(b) }));
     svg.append(drawn("path", { class: "a", d: path(a) }));
   }
-  const minutes = a.length >= 120 ? `${Math.round(a.length / 60)} min ago` : `${a.length} s ago`;
+  const minutes = a.length >= 120 ? `${Math.round(a.length / 60)} min` : `${a.length} s`;
   return element("section", { class: "plot" }, element("h2", {}, title), element("div", { class: "figure" }, figure, " ", element("small", {}, unit)), svg,
     element("div", { class: "foot" }, element("span", {}, minutes),
       names ? element("span", {}, element("span", { class: "key a1" }, names[0]), " · ", element("span", { class: "key b1" }, names[1])) : null,

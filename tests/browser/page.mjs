@@ -1,0 +1,151 @@
+// Walks through the page as a person would, and keeps a picture of every step.
+//
+// In: addresses and places in the environment. Out: a line «ok STEP» per step; the first failure ends it.
+
+import { createRequire } from "node:module";
+import { readFile } from "node:fs/promises";
+import assert from "node:assert/strict";
+
+const require = createRequire(import.meta.url);
+const { chromium } = require(process.env.PLAYWRIGHT);
+const { PAGE, GUARDED, REPORT, SHOTS, PROFILE, CHROMIUM } = process.env;
+
+const context = await chromium.launchPersistentContext(PROFILE, {
+  executablePath: CHROMIUM, headless: true, viewport: { width: 1280, height: 900 }, acceptDownloads: true,
+  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+context.setDefaultTimeout(60_000);
+const troubles = [];
+const page = await context.newPage();
+page.on("pageerror", (error) => troubles.push(`error in the page: ${error.message}`));
+page.on("console", (message) => { if (message.type() === "error" && !/401/.test(message.text())) troubles.push(`console: ${message.text()}`); });
+page.on("request", (request) => { const url = request.url(); if (!url.startsWith(PAGE) && !url.startsWith(GUARDED) && !/^(file|blob|data):/.test(url)) troubles.push(`a request to ${url}`); });
+
+async function step(name, act) {
+  await act();
+  assert.deepEqual(troubles, [], name);
+  await page.screenshot({ path: `${SHOTS}/${name}.png`, fullPage: true });
+  console.log(`ok ${name}`);
+}
+
+try {
+  await step("overview", async () => {
+    await page.goto(PAGE);
+    await page.getByText("stories that no correct database explains").waitFor();
+    await page.locator(".plot .figure").first().waitFor();
+    await page.waitForTimeout(4000);
+    assert.equal(await page.locator(".plot").count(), 4);
+    assert.ok((await page.locator(".plot path.a").first().getAttribute("d")).length > 20, "the plot has a line");
+  });
+  await step("violations", async () => {
+    await page.getByRole("link", { name: "Violations" }).click();
+    await page.locator(".cards a").first().waitFor();
+    assert.equal(await page.locator(".cards a").count(), 3);
+    await page.getByLabel("Rule").selectOption("write_skew");
+    assert.equal(await page.locator(".cards a").count(), 1);
+    await page.getByLabel("Rule").selectOption("");
+  });
+  await step("story", async () => {
+    await page.locator(".cards a", { hasText: "Lost update" }).click();
+    await page.getByText("the deposit of t1 is lost").waitFor();
+    await page.locator("svg.story .bar").first().waitFor();
+    assert.equal(await page.locator("svg.story .bar.statement").count(), 4);
+    assert.equal(await page.locator("svg.story .edge").count(), 2);
+    assert.ok(await page.getByText("if t1 came first, t2 reads 110").isVisible());
+  });
+  await step("edge", async () => {
+    const button = page.locator(".edges button", { hasText: "t2 ─rw→ t1" });
+    assert.equal(await button.getAttribute("aria-expanded"), "false");
+    await page.locator("svg.story .edge.rw rect").click();
+    await page.locator("svg.story .edge.rw.chosen").waitFor();
+    assert.equal(await button.getAttribute("aria-expanded"), "true");
+    assert.ok(await page.locator(".detail", { hasText: "t2 must come before t1" }).isVisible());
+    await page.locator("svg.story .bar.culprit rect").click();
+    assert.ok(await page.locator(".detail", { hasText: "No correct database gives this answer here" }).isVisible());
+    await button.click();
+    await button.focus();
+  });
+  await step("download", async () => {
+    for (const [kind, name, inside] of [["json", "v-5d1e0c94b7aa-1.json", '"rule": "lost_update"'], ["script", "v-5d1e0c94b7aa-1.script", "t1: BEGIN"], ["spec", "v-5d1e0c94b7aa-1.spec", "permutation"], ["html", "v-5d1e0c94b7aa-1.html", "<!doctype html>"]]) {
+      const [download] = await Promise.all([page.waitForEvent("download"), page.locator(`[data-download="${kind}"]`).click()]);
+      assert.equal(download.suggestedFilename(), name);
+      assert.ok((await readFile(await download.path(), "utf8")).includes(inside), kind);
+    }
+  });
+  await step("runbook", async () => {
+    await page.getByText("What to do now").click();
+    await page.getByRole("heading", { name: "How to confirm" }).waitFor();
+  });
+  await step("keyboard", async () => {
+    await page.locator(".picture-scroll").focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    assert.ok(await page.locator(".detail", { hasText: "step 2 of 8" }).isVisible());
+    await page.keyboard.press("+");
+    await page.keyboard.press("-");
+    assert.equal(await page.locator(".rows .row.chosen").count(), 1);
+  });
+  await step("scale", async () => {
+    await page.getByRole("button", { name: "To scale" }).click();
+    await page.locator("svg.story .tick").first().waitFor();
+  });
+  await step("coverage", async () => {
+    await page.getByRole("link", { name: "Coverage" }).click();
+    await page.getByText("function to_tsvector()").first().waitFor();
+    await page.getByLabel("Find a statement").fill("log");
+    assert.equal(await page.locator("tbody td.shape").count(), 1);
+    await page.getByLabel("Find a statement").fill("");
+  });
+  await step("wide", async () => {
+    await page.goto(`${PAGE}#/violations/v-0123456789ab-1`);
+    await page.locator("svg.story .bar").first().waitFor();
+    assert.ok((await page.locator("svg.story *").count()) < 3000, "only what is in view is drawn");
+    assert.ok((await page.locator(".rows .row").count()) < 100, "only the rows in view exist");
+    await page.getByRole("button", { name: "Whole story" }).click();
+    await page.locator("svg.story .run").first().waitFor();
+    assert.ok((await page.locator("svg.story *").count()) < 8000, "narrow bars become runs");
+    await page.screenshot({ path: `${SHOTS}/wide-whole.png` });
+    await page.getByRole("button", { name: "Wrong answer" }).click();
+    await page.locator("svg.story .bar.culprit.chosen").waitFor();
+  });
+  await step("dark", async () => {
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.goto(`${PAGE}#/violations/v-a2417f0c55e1-1`);
+    await page.getByText("Whoever came second").waitFor();
+    await page.locator("svg.story .bar").first().waitFor();
+    await page.locator("svg.story .edge text").first().click();
+  });
+  await step("dark-overview", async () => {
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.locator(".plot").first().waitFor();
+  });
+  await step("phone", async () => {
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`${PAGE}#/violations/v-5d1e0c94b7aa-1`);
+    await page.locator("svg.story .bar").first().waitFor();
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+    assert.equal(wider, false, "nothing sticks out on a phone");
+  });
+  await step("phone-overview", async () => {
+    await page.goto(`${PAGE}#/`);
+    await page.locator(".plot").first().waitFor();
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+    assert.equal(wider, false, "nothing sticks out on a phone");
+  });
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await step("token", async () => {
+    await page.goto(GUARDED);
+    await page.getByLabel("Token").fill("correct horse battery");
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByText("stories that no correct database explains").waitFor();
+  });
+  await step("report", async () => {
+    await page.goto(`file://${REPORT}`);
+    await page.locator("svg.story .bar").first().waitFor();
+    assert.equal(await page.locator(".picture").count(), 2, "stories come alive without a server");
+    await page.locator(".edges button").first().click();
+  });
+} finally {
+  await context.close();
+}
