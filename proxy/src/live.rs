@@ -45,6 +45,8 @@ pub struct Live {
 
     /// Records waiting for the audit (gauge), dropped before it, and crashes of it.
     pub audit_queue_records: AtomicU64,
+    /// When the oldest records that wait for the audit were handed over; 0 when none wait.
+    pub audit_oldest: AtomicU64,
     pub shed_records: AtomicU64,
     pub audit_panics: AtomicU64,
     /// 1 up, 0 down, -1 none configured.
@@ -90,6 +92,7 @@ impl Live {
             journal_bytes: AtomicU64::new(0),
             journal_errors: AtomicU64::new(0),
             audit_queue_records: AtomicU64::new(0),
+            audit_oldest: AtomicU64::new(0),
             shed_records: AtomicU64::new(0),
             audit_panics: AtomicU64::new(0),
             side_connection_up: AtomicI64::new(side_up),

@@ -245,19 +245,12 @@ fn process(registry: &mut Registry, live: &Live) {
     seconds(registry, "process_start_time_seconds", "When it started, since 1970", live.started_at as f64 / 1e9);
 }
 
-/// Seconds between the newest record taken and the newest instant that is judged; 0 when all is judged.
+/// For how long the oldest record has been waiting for the audit; 0 when none waits.
 pub fn lag_seconds(live: &Live) -> f64 {
-    let (stats, until) = {
-        let snapshot = live.audit();
-        (snapshot.stats, snapshot.taken_until)
-    };
-    let queued = live.audit_queue_records.load(Relaxed);
-    if stats.judged >= stats.taken && queued == 0 {
-        return 0.0;
+    match live.audit_oldest.load(Relaxed) {
+        0 => 0.0,
+        oldest => clock::now().saturating_sub(oldest) as f64 / 1e9,
     }
-    let newest = if queued > 0 { clock::now() } else { until };
-    let judged = stats.judged_until.max(live.started_at);
-    newest.saturating_sub(judged) as f64 / 1e9
 }
 
 /// A reason without what it says about this one statement: what follows a colon, quotes or digits.

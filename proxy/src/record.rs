@@ -189,6 +189,8 @@ struct Feed {
 struct Batch {
     records: Vec<Record>,
     bytes: u64,
+    /// When it was handed over.
+    at: Nanos,
 }
 
 /// The audit's end.
@@ -234,7 +236,7 @@ impl Feed {
             let bytes = records.iter().map(cost).sum();
             self.waiting.fetch_add(records.len() as u64, Relaxed);
             self.waiting_bytes.fetch_add(bytes, Relaxed);
-            let _ = self.queue.send(Batch { records, bytes });
+            let _ = self.queue.send(Batch { records, bytes, at: clock::now() });
         }
         self.live.audit_queue_records.store(self.waiting.load(Relaxed), Relaxed);
     }
@@ -288,7 +290,8 @@ fn judge(queue: Queue, settings: Settings, live: &Live) {
             Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
         };
         let mut found = false;
-        if let Some(Batch { records, bytes }) = batch {
+        if let Some(Batch { records, bytes, at }) = batch {
+            live.audit_oldest.store(at, Relaxed);
             let count = records.len() as u64;
             let mut records = records.into_iter();
             // A crash loses one record and the auditor; the rest of the batch goes to its successor.
@@ -318,6 +321,9 @@ fn judge(queue: Queue, settings: Settings, live: &Live) {
             queue.waiting.fetch_sub(count, Relaxed);
             queue.waiting_bytes.fetch_sub(bytes, Relaxed);
             live.audit_queue_records.store(queue.waiting.load(Relaxed), Relaxed);
+            if queue.batches.is_empty() {
+                live.audit_oldest.store(0, Relaxed);
+            }
         }
         if found || published.elapsed() >= PUBLISH_EVERY {
             published = Instant::now();
@@ -348,7 +354,7 @@ fn publish(live: &Live, earlier: &Summary, auditor: &Auditor) {
 }
 
 /// The totals of two auditors, one after the other.
-fn merged(earlier: &Summary, later: &Summary) -> Summary {
+pub fn merged(earlier: &Summary, later: &Summary) -> Summary {
     if *earlier == Summary::default() {
         return later.clone();
     }

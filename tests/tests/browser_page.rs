@@ -4,13 +4,16 @@ use pgassay::admin;
 use pgassay::config::Config;
 use pgassay::live::Live;
 use pgassay_audit::report::{gate::Gate, html, sample};
-use pgassay_tests::tools::{artifacts, dependency, program, root};
+use pgassay_tests::deps;
+use pgassay_tests::tools::{artifacts, root};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_works_in_a_browser() {
+    let Some(playwright) = deps::find("node/node_modules/playwright-core") else { return };
+    let Some(chromium) = deps::system("/usr/bin/chromium") else { return };
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "correct horse battery").unwrap();
@@ -22,10 +25,10 @@ async fn the_page_works_in_a_browser() {
     std::fs::write(&report, html::summary(&sample::summary(), &Gate::default())).unwrap();
     let shots = artifacts("browser");
     let output = tokio::task::spawn_blocking(move || {
-        Command::new(program(&["node", "nodejs"]))
+        Command::new("node")
             .arg(root().join("tests/browser/page.mjs"))
-            .env("PLAYWRIGHT", dependency("node/node_modules/playwright-core"))
-            .env("CHROMIUM", program(&["chromium", "chromium-browser", "google-chrome"]))
+            .env("PLAYWRIGHT", playwright)
+            .env("CHROMIUM", chromium)
             .env("PROFILE", dir.path().join("profile"))
             .env("PAGE", format!("http://{}/", open.address))
             .env("GUARDED", format!("http://{}/", closed.address))

@@ -15,7 +15,6 @@ struct Page;
 
 #[derive(RustEmbed)]
 #[folder = "../rules/runbooks/"]
-#[include = "*.md"]
 struct Runbooks;
 
 /// What to do about a rule, in Markdown.

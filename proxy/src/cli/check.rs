@@ -1,11 +1,168 @@
-//! `pgassay check`: audit a journal.
+//! `pgassay check`: audit journals, or stories in plain text.
+//!
+//! Exit codes: 0 nothing wrong, 1 a violation, 2 wrong usage or unreadable input, 3 nothing wrong but too
+//! little coverage.
 
+use super::{Usage, report};
 use crate::config::Config;
+use crate::record;
+use indicatif::{ProgressBar, ProgressStyle};
+use pgassay_audit::trace::Record;
+use pgassay_audit::trace::journal::{Key, Reader};
+use pgassay_audit::verdict::Summary;
+use pgassay_audit::{Auditor, Settings, script};
+use pgassay_rules::{Level, profile::Profile};
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Directories or segments that `pgassay proxy --journal` wrote, or stories in plain text
+    #[arg(required = true, value_name = "JOURNAL")]
+    journals: Vec<PathBuf>,
+    /// The database profile: postgres, postgres-standby …
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<String>,
+    /// Judge every transaction at this level as well: «would this have been serializable?»
+    #[arg(long, value_name = "LEVEL")]
+    claim: Option<String>,
+    /// Worker threads; the report is the same with any number
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// The key of an encrypted journal
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    report: report::Args,
+}
 
-pub fn run(_args: Args, _config: Config) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("`pgassay check` is not part of this build")
+pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
+    let mut settings = record::settings(&config).map_err(|error| Usage(format!("{error:#}")))?;
+    if let Some(profile) = args.profile {
+        settings.profile = profile;
+    }
+    if let Some(claim) = args.claim {
+        settings.claim = Some(claim.parse::<Level>().map_err(|error| Usage(error.to_string()))?);
+    }
+    if let Some(workers) = args.workers {
+        settings.workers = workers.max(1);
+    }
+    is_sensible(&settings)?;
+    let reports = args.report.check(&config.thresholds, settings.claim)?;
+    let key = match args.key_file.or(config.journal.key_file) {
+        Some(file) => Some(Key::read(&file).map_err(|error| Usage(error.to_string()))?),
+        None => None,
+    };
+    let mut summary = Summary::default();
+    for path in &args.journals {
+        let one = audit(path, key.as_ref(), &settings)?;
+        summary = record::merged(&summary, &one);
+    }
+    let verdict = reports.tell(&summary)?;
+    Ok(ExitCode::from(verdict.exit_code()))
+}
+
+/// A profile or a level that does not exist is told before anything is read.
+pub fn is_sensible(settings: &Settings) -> Result<(), Usage> {
+    let profile = Profile::named(&settings.profile).map_err(|error| Usage(error.to_string()))?;
+    match settings.claim {
+        Some(level) if profile.level(level).is_none() => {
+            let known: Vec<&str> = profile.levels().map(|(level, _)| level.name()).collect();
+            Err(Usage(format!(
+                "the profile «{}» has no level «{level}»; it has {}",
+                settings.profile,
+                known.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Audits one journal from its first record to its last.
+fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summary, Usage> {
+    let mut auditor = Auditor::new(settings.clone());
+    let mut progress = Progress::new(path);
+    if is_story(path)? {
+        for record in read_story(path, settings.claim)? {
+            auditor.take(record);
+        }
+    } else {
+        let mut reader = Reader::open(path, key.cloned()).map_err(|error| Usage(error.to_string()))?;
+        for record in reader.by_ref() {
+            auditor.take(record.map_err(|error| Usage(error.to_string()))?);
+            progress.advance();
+        }
+        for note in reader.notes() {
+            tracing::warn!("{note}");
+        }
+        if reader.is_redacted() {
+            tracing::warn!("{}: values are redacted, so answers can be checked only in part", path.display());
+        }
+    }
+    auditor.finish();
+    progress.finish();
+    Ok(auditor.summary())
+}
+
+/// Whether this is text that a person wrote, and not a journal.
+fn is_story(path: &Path) -> Result<bool, Usage> {
+    if !path.is_file() {
+        return Ok(false);
+    }
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    read.map_err(|error| Usage(format!("cannot read {}: {error}", path.display())))?;
+    // A segment begins with its magic and binary numbers; a text may be cut within a character.
+    let is_text = match std::str::from_utf8(&head) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    Ok(is_text && !head.is_empty() && !head.contains(&0))
+}
+
+fn read_story(path: &Path, claim: Option<Level>) -> Result<Vec<Record>, Usage> {
+    let place = |error: &dyn std::fmt::Display| Usage(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| place(&error))?;
+    let (story, _) = script::expectations(&text).map_err(|error| place(&error))?;
+    script::parse(&story, claim.unwrap_or(Level::ReadCommitted)).map_err(|error| place(&error))
+}
+
+/// Says how far it is when that takes longer than two seconds and somebody watches.
+struct Progress {
+    started: Instant,
+    records: u64,
+    name: String,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    fn new(path: &Path) -> Progress {
+        Progress { started: Instant::now(), records: 0, name: path.display().to_string(), bar: None }
+    }
+
+    fn advance(&mut self) {
+        self.records += 1;
+        if !self.records.is_multiple_of(512) {
+            return;
+        }
+        if self.bar.is_none() && self.started.elapsed() > Duration::from_secs(2) && std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new_spinner();
+            let style = ProgressStyle::with_template("{spinner} {msg}  {human_pos} records  {per_sec}  {elapsed}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.set_message(self.name.clone());
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.records);
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
 }

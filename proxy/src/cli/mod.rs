@@ -16,6 +16,7 @@ pub mod config;
 pub mod completions;
 pub mod man;
 mod log;
+mod report;
 
 use crate::config::{Loaded, Override};
 use clap::{Parser, Subcommand};
