@@ -12,6 +12,7 @@ mod relay;
 mod record;
 mod judge;
 mod report;
+mod coverage;
 mod ratio;
 mod paper;
 mod figure8;
@@ -27,13 +28,22 @@ struct Args {
     /// So short that only their working is shown; results go to a temporary directory
     #[arg(long)]
     smoke: bool,
-    /// Which tables: ratio, paper, figure8, growth, ambiguity (default: all)
+    /// Which tables: coverage, ratio, paper, figure8, growth, ambiguity (default: all)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Transactions of each run of the ratio table
     #[arg(long, default_value_t = 20_000)]
     transactions: u64,
-    /// Only these workloads in the ratio table
+    /// Transactions of each client of the coverage table
+    #[arg(long, default_value_t = 200)]
+    each: u64,
+    /// The coverage table with all levels, in one mode
+    #[arg(long)]
+    quick: bool,
+    /// Seed of the coverage table
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only these workloads in the coverage and ratio tables
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
     /// Numbers of clients in the ratio table
@@ -59,6 +69,7 @@ pub struct Bench {
 }
 
 const TABLES: &[(&str, fn(&Bench) -> anyhow::Result<report::Table>)] = &[
+    ("coverage", coverage::run),
     ("ratio", ratio::run),
     ("paper", paper::run),
     ("figure8", figure8::run),

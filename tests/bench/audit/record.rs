@@ -156,7 +156,7 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
 }
 
 /// Waits until the side connection has read the initial state, so that its work is not in the run.
-fn settle(proxy: &Running) {
+pub fn settle(proxy: &Running) {
     let patience = Instant::now() + Duration::from_secs(20);
     while Instant::now() < patience {
         if proxy

@@ -175,7 +175,15 @@ pub fn assemble(out: &Path) -> anyhow::Result<()> {
          what to compare: seconds depend on the machine.\n\n",
     );
     let results = out.join("results");
-    let known = ["proxy", "ratio", "paper", "figure8", "growth", "ambiguity"];
+    let known = [
+        "proxy",
+        "coverage",
+        "ratio",
+        "paper",
+        "figure8",
+        "growth",
+        "ambiguity",
+    ];
     let mut names: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
     let mut others: Vec<String> = fs::read_dir(&results)
         .context("no results")?

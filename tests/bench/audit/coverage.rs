@@ -1,0 +1,218 @@
+//! Coverage: every workload through the proxy with the audit running, and what it could not check, and why.
+//!
+//! Real PostgreSQL is the yardstick of false alarms too: every violation told here is written out for reading.
+
+use crate::Bench;
+use crate::report::{Plot, Table, percent};
+use anyhow::Context;
+use pgassay::config::Config;
+use pgassay::serve::Running;
+use pgassay::throwaway::{Throwaway, uri};
+use pgassay_audit::report::text::{Paint, violation};
+use pgassay_audit::verdict::Summary;
+use pgassay_rules::Level;
+use pgassay_workloads::{CATALOGUE, Knobs, Length, Mode, Options, Workload, by_name};
+use serde_json::json;
+use std::sync::Arc;
+
+/// How the audit comes to know the tables.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bootstrap {
+    /// It sees them being created and filled.
+    Seen,
+    /// It reads them when the proxy starts.
+    Snapshot,
+    /// It learns them from the traffic.
+    Learn,
+}
+
+pub fn run(bench: &Bench) -> anyhow::Result<Table> {
+    let each = if bench.is_smoke() { 20 } else { bench.args.each };
+    let mut table = Table {
+        title: "Coverage".to_owned(),
+        about: format!(
+            "Every workload through the proxy, audited live: 8 clients with {each} transactions each on small data, so \
+             that transactions meet. «seen»: the tables were created through the proxy; «snapshot»: read when it \
+             started; «learn»: learned from the traffic alone. A violation here is a false alarm."
+        ),
+        command: "make bench-audit ARGS=\"--only coverage\"".to_owned(),
+        header: vec![
+            "workload",
+            "level",
+            "mode",
+            "tables",
+            "statements",
+            "checked",
+            "partly",
+            "unchecked",
+            "violations",
+            "why not",
+        ],
+        rows: Vec::new(),
+        raw: Vec::new(),
+        plot: Plot {
+            unit: "% checked".to_owned(),
+            ..Plot::default()
+        },
+    };
+    for (name, _, make) in CATALOGUE {
+        if !bench.args.workloads.is_empty() && !bench.args.workloads.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let server = Throwaway::start(&[("deadlock_timeout", "20ms")])?;
+        for (level, mode, bootstrap) in variants(make(&Knobs::default()).has_procedures(), bench) {
+            let started = std::time::Instant::now();
+            let summary = audited(bench, &server, name, level, mode, bootstrap, each)
+                .with_context(|| format!("{name} {level} {mode} {bootstrap:?}"))?;
+            let all = summary.statements.max(1) as f64;
+            let coverage = &summary.coverage;
+            let reasons = reasons(&summary);
+            eprintln!(
+                "{name:12} {:16} {:10} {:9} {:6} statements, checked {}, {} violations, {:.1} s; {reasons}",
+                level.name(),
+                mode.name(),
+                format!("{bootstrap:?}"),
+                summary.statements,
+                percent(coverage.checked as f64 / all),
+                summary.violations.len(),
+                started.elapsed().as_secs_f64(),
+            );
+            for shape in coverage
+                .shapes
+                .iter()
+                .filter(|shape| shape.partial + shape.unchecked > 0)
+            {
+                let reason = shape.reason.as_deref().unwrap_or("?");
+                eprintln!(
+                    "    {:6} of {:6}  {reason}: {}",
+                    shape.partial + shape.unchecked,
+                    shape.checked + shape.partial + shape.unchecked,
+                    shape.shape
+                );
+            }
+            for told in &summary.violations {
+                eprintln!("{}", violation(told, Paint::Plain));
+            }
+            table.rows.push(vec![
+                (*name).to_owned(),
+                level.name().to_owned(),
+                mode.name().to_owned(),
+                format!("{bootstrap:?}").to_lowercase(),
+                summary.statements.to_string(),
+                percent(coverage.checked as f64 / all),
+                percent(coverage.partial as f64 / all),
+                percent(coverage.unchecked as f64 / all),
+                summary.violations.len().to_string(),
+                reasons,
+            ]);
+            table.raw.push(json!({
+                "workload": name, "level": level.name(), "mode": mode.name(),
+                "tables": format!("{bootstrap:?}").to_lowercase(), "summary": summary,
+            }));
+            let label = format!("{name} {} {} {bootstrap:?}", level.name(), mode.name());
+            table
+                .plot
+                .bars
+                .push((label, coverage.checked as f64 / all * 100.0));
+        }
+    }
+    Ok(table)
+}
+
+fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)> {
+    let mut variants = vec![
+        (Level::ReadCommitted, Mode::Prepared, Bootstrap::Seen),
+        (Level::RepeatableRead, Mode::Prepared, Bootstrap::Seen),
+        (Level::Serializable, Mode::Prepared, Bootstrap::Seen),
+        (Level::ReadCommitted, Mode::Simple, Bootstrap::Snapshot),
+        (Level::RepeatableRead, Mode::Extended, Bootstrap::Snapshot),
+        (Level::Serializable, Mode::Simple, Bootstrap::Learn),
+        (Level::ReadCommitted, Mode::Extended, Bootstrap::Learn),
+    ];
+    if has_procedures {
+        variants.push((Level::ReadCommitted, Mode::Procedures, Bootstrap::Seen));
+        variants.push((Level::Serializable, Mode::Procedures, Bootstrap::Seen));
+    }
+    if bench.args.quick {
+        variants.truncate(3);
+    }
+    variants
+}
+
+/// Small data, so that transactions meet each other.
+fn knobs(name: &str) -> Knobs {
+    match name {
+        "bank" => Knobs::default()
+            .set("accounts", 20.0)
+            .set("blind", 0.3)
+            .set("totals", 0.05),
+        "smallbank" => Knobs::default().set("customers", 20.0).set("hot", 5.0),
+        "tpcc" => Knobs::default().set("tiny", 1.0),
+        _ => Knobs::default().scaled(0.05),
+    }
+}
+
+fn audited(
+    bench: &Bench,
+    server: &Throwaway,
+    name: &str,
+    level: Level,
+    mode: Mode,
+    bootstrap: Bootstrap,
+    each: u64,
+) -> anyhow::Result<Summary> {
+    let workload: Arc<dyn Workload> = by_name(name, &knobs(name))?.into();
+    let mut options = Options::new(server.uri());
+    options.level = level;
+    options.mode = mode;
+    options.seed = bench.args.seed;
+    options.clients = 8;
+    options.length = Length::Transactions(each);
+    if bootstrap != Bootstrap::Seen {
+        bench
+            .runtime
+            .block_on(pgassay_workloads::setup(&*workload, &options))?;
+    }
+    let mut config = Config {
+        listen: vec!["127.0.0.1:0".to_owned()],
+        ..Config::default()
+    };
+    config.upstream = server.uri();
+    config.side.uri = Some(server.uri());
+    config.side.enabled = bootstrap == Bootstrap::Snapshot;
+    config.admin.listen = None;
+    config.capture.lane_bytes_max = config.capture.lane_bytes_max.max(64 << 20);
+    config.audit.queue_len_max = config.audit.queue_len_max.max(10_000_000);
+    config.audit.queue_bytes_max = config.audit.queue_bytes_max.max(2 << 30);
+    config.journal.dir = bench.args.keep.as_ref().map(|dir| {
+        let dir = dir.join(format!("{name}-{}-{}-{bootstrap:?}", level.name(), mode.name()).to_lowercase());
+        let _ = std::fs::remove_dir_all(&dir);
+        dir
+    });
+    let proxy = Running::start(config)?;
+    if bootstrap == Bootstrap::Snapshot {
+        crate::record::settle(&proxy);
+    }
+    options.target = uri(proxy.port().context("the proxy has no TCP port")?);
+    bench.runtime.block_on(async {
+        if bootstrap == Bootstrap::Seen {
+            pgassay_workloads::setup(&*workload, &options).await?;
+        }
+        pgassay_workloads::run(workload.clone(), &options, |_| {}).await?;
+        let failed = pgassay_workloads::check(&*workload, &options).await?;
+        anyhow::ensure!(failed.is_empty(), "{}", failed[0]);
+        anyhow::Ok(())
+    })?;
+    Ok(proxy.stop().summary())
+}
+
+fn reasons(summary: &Summary) -> String {
+    let mut reasons: Vec<(&String, &u64)> = summary.coverage.reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let told: Vec<String> = reasons
+        .iter()
+        .take(6)
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect();
+    told.join(", ")
+}
