@@ -327,7 +327,7 @@ struct Buckets {
 impl Buckets {
     fn of(histogram: &Histogram<u64>) -> Buckets {
         let mut buckets: Vec<(f64, u64)> = BUCKETS.iter().map(|bound| (*bound, 0)).collect();
-        buckets.push((f64::MAX, 0));
+        buckets.push((f64::INFINITY, 0));
         let mut sum = 0.0;
         for step in histogram.iter_recorded() {
             let seconds = histogram.median_equivalent(step.value_iterated_to()) as f64 / 1e9;
