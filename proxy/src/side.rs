@@ -1,0 +1,188 @@
+//! The side connection: reads the state to start from, then watches for writers that bypass the proxy.
+//!
+//! In: the configuration, and the proxy's own connections. Out: records for the trace.
+//!
+//! Always true: it is never needed. If it fails the proxy says so, and tables are learned from the traffic.
+
+use crate::bootstrap::{self, Limits};
+use crate::clock;
+use crate::config::{Config, Writers};
+use crate::live::Live;
+use crate::upstream::Upstream;
+use crate::writers::{Own, Watch};
+use anyhow::{Context, Result};
+use pgassay_audit::state::catalog::QUERIES;
+use pgassay_audit::trace::Record;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio_postgres::{Client, NoTls};
+
+/// Between two looks for foreign writers.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// When a backend was seen for the first time.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Reads the state to start from. Meant to be waited for before the first client is let in: then nothing
+/// that passes the proxy overlaps the snapshot. Takes no longer than its limits say, and a warning is the
+/// worst that comes of it.
+pub async fn prepare(config: &Config) -> Option<Record> {
+    if !config.side.enabled {
+        return None;
+    }
+    let limits = Limits {
+        table_rows_max: config.side.table_rows_max,
+        ..Limits::default()
+    };
+    let read = async {
+        let client = connect(config).await?;
+        bootstrap::read(&client, QUERIES, limits).await
+    };
+    match tokio::time::timeout(limits.time_max * 2, read).await {
+        Ok(Ok(bootstrap)) => {
+            let copied = bootstrap.tables.iter().filter(|t| t.rows.is_some()).count();
+            let rows: usize = bootstrap
+                .tables
+                .iter()
+                .filter_map(|t| t.rows.as_ref())
+                .map(Vec::len)
+                .sum();
+            tracing::info!(
+                tables = bootstrap.tables.len(),
+                copied,
+                rows,
+                "read the state to start from"
+            );
+            Some(Record::Bootstrap(Box::new(bootstrap)))
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(
+                "the state to start from cannot be read, so tables are learned from the traffic: {error:#} \
+                 (side.uri names a role that may read; side.enabled = false silences this)"
+            );
+            None
+        }
+        Err(_) => {
+            tracing::warn!(
+                "reading the state to start from took too long; tables are learned from the traffic"
+            );
+            None
+        }
+    }
+}
+
+/// Watches for foreign writers for as long as the proxy lives.
+pub async fn watch(live: Arc<Live>, own: Arc<Own>, inbox: crossbeam_channel::Sender<Record>) {
+    let config = live.config.load_full();
+    let fixed = match config.audit.writers {
+        Writers::Auto if config.side.enabled => None,
+        Writers::Exclusive => Some((true, Vec::new())),
+        Writers::Auto | Writers::Shared => Some((
+            false,
+            vec!["nobody looked (audit.writers, side.enabled)".to_owned()],
+        )),
+    };
+    if let Some((exclusive, seen)) = fixed {
+        let _ = inbox.send(Record::Writers {
+            at: clock::now(),
+            exclusive,
+            seen,
+        });
+        return;
+    }
+    let mut watch = Watch::default();
+    let mut failed = false;
+    loop {
+        let looked = match connect(&config).await {
+            Ok(client) => look(&client, &mut watch, &own, &inbox, &live).await,
+            Err(error) => Err(error),
+        };
+        live.side_connection_up.store(0, Relaxed);
+        match looked {
+            Ok(()) => return,
+            Err(error) if !failed => {
+                failed = true;
+                tracing::warn!(
+                    "the side connection is down, so foreign writers are not looked for: {error:#}"
+                );
+                // Nobody looked: somebody may write.
+                let seen = vec!["the side connection is down".to_owned()];
+                if inbox
+                    .send(Record::Writers {
+                        at: clock::now(),
+                        exclusive: false,
+                        seen,
+                    })
+                    .is_err()
+                {
+                    return;
+                }
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Looks again and again; ends well when nobody listens any more.
+async fn look(
+    client: &Client,
+    watch: &mut Watch,
+    own: &Own,
+    inbox: &crossbeam_channel::Sender<Record>,
+    live: &Live,
+) -> Result<()> {
+    client.batch_execute("SET statement_timeout = '5s'").await?;
+    loop {
+        let news = watch.look(client, own).await?;
+        live.side_connection_up.store(1, Relaxed);
+        if let Some(record) = news
+            && inbox.send(record).is_err()
+        {
+            return Ok(());
+        }
+        tokio::time::sleep(if watch.is_undecided() {
+            LOOK_AGAIN
+        } else {
+            LOOK_EVERY
+        })
+        .await;
+    }
+}
+
+/// Connects as `side.uri` says, or to the upstream with the usual PG… variables.
+pub async fn connect(config: &Config) -> Result<Client> {
+    let place = config.side.uri.as_deref().unwrap_or(&config.upstream);
+    let upstream = Upstream::parse(place).context("the side connection")?;
+    let leg = upstream.connect(CONNECT, None).await?;
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = upstream
+        .user
+        .or_else(|| variable("PGUSER"))
+        .or_else(|| variable("USER"))
+        .unwrap_or_else(|| "postgres".to_owned());
+    let mut options = tokio_postgres::Config::new();
+    options.user(&user).application_name("pgassay");
+    options.dbname(
+        upstream
+            .database
+            .or_else(|| variable("PGDATABASE"))
+            .as_deref()
+            .unwrap_or(&user),
+    );
+    if let Some(password) = upstream.password.or_else(|| variable("PGPASSWORD")) {
+        options.password(password);
+    }
+    let (client, connection) = tokio::time::timeout(CONNECT, options.connect_raw(leg, NoTls))
+        .await
+        .context("the server does not answer")?
+        .with_context(|| format!("cannot log in as {user}"))?;
+    tokio::spawn(async move {
+        // The client learns of it by its next question.
+        if let Err(error) = connection.await {
+            tracing::debug!("the side connection ended: {error}");
+        }
+    });
+    Ok(client)
+}
