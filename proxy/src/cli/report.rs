@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Thresholds and reports")]
+// Flattened into another command's `Args`: two groups of one name would not be allowed.
+#[group(skip)]
 pub struct Args {
     /// Only these rules fail the run (default: all); may be given several times or with commas
     #[arg(long, value_name = "RULE")]

@@ -176,7 +176,7 @@ fn pgbench(words: &[&str], level: Level) -> anyhow::Result<()> {
     let level = pgassay_workloads::session::sql_name(level)
         .to_ascii_lowercase()
         .replace(' ', "\\ ");
-    let output = Command::new(find_bin()?.join("pgbench"))
+    let output = Command::new(find_pgbench())
         .args(words)
         .args(["--host", "127.0.0.1", "--username", "postgres", "postgres"])
         .env("PGOPTIONS", format!("-c default_transaction_isolation={level}"))
@@ -185,6 +185,14 @@ fn pgbench(words: &[&str], level: Level) -> anyhow::Result<()> {
     let told = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success(), "pgbench failed: {told}");
     Ok(())
+}
+
+/// Beside the server's programs, where these really are, or on the PATH.
+fn find_pgbench() -> PathBuf {
+    let beside = |dir: PathBuf| Some(dir.join("pgbench")).filter(|path| path.is_file());
+    let bin = find_bin().ok();
+    let real = bin.as_ref().and_then(|bin| bin.join("postgres").canonicalize().ok()?.parent().map(PathBuf::from));
+    bin.and_then(beside).or_else(|| real.and_then(beside)).unwrap_or_else(|| "pgbench".into())
 }
 
 fn journal_number() -> u64 {
