@@ -117,6 +117,17 @@ fn every_rule_has_a_runbook_that_says_everything() {
 }
 
 #[test]
+fn every_rule_has_a_golden_script() {
+    let complaints = CATALOGUE
+        .iter()
+        .map(|rule| format!("audit/testscripts/verdict/{}", rule.name))
+        .filter(|path| !root().join(path).exists())
+        .map(|path| format!("{path} is missing: a story that breaks this rule"))
+        .collect();
+    assert_tidy(complaints);
+}
+
+#[test]
 fn every_alert_has_a_runbook_and_every_runbook_a_reason() {
     let mut known: BTreeSet<String> = CATALOGUE.iter().map(|rule| rule.name.to_owned()).collect();
     known.insert("README".to_owned());
