@@ -8,15 +8,28 @@
 //!   - nothing here knows of time, order or versions.
 
 pub mod expect;
+mod run;
+mod eval;
+mod query;
+mod write;
+mod constraint;
+mod copy;
+mod ddl;
+mod routine;
 pub mod compare;
 
 pub use compare::{Difference, Learned, Match};
 pub use expect::Expect;
 
+use crate::sql::plan::{Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::value::{Collation, Context, DateStyle, TimeZone, Value};
+use expect::{ExpectedRow, Group, Opening, Rows, Tag};
+use query::{Cutting, Output, OutputRow};
+use run::{Fault, Frame, Outcome, Run, Scope, Slot};
 use std::sync::Arc;
+use write::Written;
 
 /// What running a statement on one view gives.
 #[derive(Debug)]
@@ -50,6 +63,8 @@ pub enum Effect {
     Truncate { table: TableId },
     /// Something unknown was done to this table: nothing is known of its rows any more.
     Havoc { table: TableId, reason: String },
+    /// Rows of a partial table that were never seen may have changed: nothing is known to be absent any more.
+    Unseen { table: TableId },
     /// Something unknown was done, and nobody knows to which tables.
     HavocEverything { reason: String },
     /// Transactional DDL: the catalog afterwards.
@@ -89,12 +104,325 @@ pub fn execute(prepared: &Prepared, parameters: &[Value], views: Views<'_>, cont
 /// The same, with the data that the client sent for COPY … FROM STDIN.
 pub fn execute_copy(
     prepared: &Prepared,
-    _parameters: &[Value],
-    _copy: Option<&[u8]>,
-    _views: Views<'_>,
+    parameters: &[Value],
+    copy: Option<&[u8]>,
+    views: Views<'_>,
     context: &Arc<Context>,
 ) -> Execution {
-    widened(&prepared.planned, "not_modelled", context)
+    let planned = &*prepared.planned;
+    let bound = match planned.bind(parameters, &prepared.literals, context) {
+        Ok(bound) => bound,
+        Err(error) => {
+            let expect = Expect::failure(error.sqlstate().unwrap_or("XX000"), error.to_string(), context.clone());
+            return Execution { expect, effects: Vec::new(), footprint: Vec::new(), reasons: planned.reasons.clone() };
+        }
+    };
+    let run = Run::new(planned, bound, views, context);
+    let result = statement(&run, &planned.kind, copy);
+    let mut execution = match result {
+        Ok(expect) => Execution {
+            expect,
+            effects: run.effects.take(),
+            footprint: run.take_footprint(),
+            reasons: planned.reasons.clone(),
+        },
+        Err(Fault::Raised { sqlstate, message }) => Execution {
+            expect: Expect::failure(&sqlstate, message, context.clone()),
+            effects: Vec::new(),
+            footprint: run.take_footprint(),
+            reasons: planned.reasons.clone(),
+        },
+        Err(Fault::Unsure(reason)) => widened(planned, &reason, context),
+    };
+    for (sqlstate, why) in run.possible.take() {
+        execution.expect.may_fail(&sqlstate, why);
+    }
+    execution.expect.any_error |= run.any_error.get() || !planned.reasons.is_empty();
+    for reason in run.reasons.take() {
+        if !execution.reasons.contains(&reason) {
+            execution.reasons.push(reason);
+        }
+    }
+    execution
+}
+
+fn statement(run: &Run<'_>, kind: &Kind, copy: Option<&[u8]>) -> Outcome<Expect> {
+    let context = run.context;
+    let mut expect = Expect::success(context.clone());
+    match kind {
+        Kind::Select(query) => {
+            let output = run.output(query, None, true)?;
+            let cutting = run.cutting(query, None)?;
+            expect.rows = Some(answer(run, query, output, cutting)?);
+        }
+        Kind::Insert(insert) => {
+            let written = run.insert(insert, None)?;
+            expect_written(run, written, insert.returning.as_ref(), &mut expect);
+        }
+        Kind::Update(update) => {
+            let written = run.update(update, None)?;
+            expect_written(run, written, update.returning.as_ref(), &mut expect);
+        }
+        Kind::Delete(delete) => {
+            let written = run.delete(delete, None)?;
+            expect_written(run, written, delete.returning.as_ref(), &mut expect);
+        }
+        Kind::Merge(merge) => {
+            let written = run.merge(merge)?;
+            expect_written(run, written, None, &mut expect);
+        }
+        Kind::Truncate { tables, cascade, .. } => {
+            let mut effects = run.effects.borrow_mut();
+            for table in tables {
+                effects.push(Effect::Truncate { table: *table });
+            }
+            drop(effects);
+            if !cascade {
+                truncation_allowed(run, tables)?;
+            }
+        }
+        Kind::CopyTo(copy_to) => {
+            run.output(&copy_to.query, None, true)?;
+            return Fault::unsure("copy_to");
+        }
+        Kind::CopyFrom(copy_from) => {
+            let Some(data) = copy else { return Fault::unsure("copy_data") };
+            let written = run.copy_from(copy_from, data)?;
+            expect_written(run, written, None, &mut expect);
+        }
+        Kind::Call { routine, arguments } => {
+            let frame = Frame::default();
+            let scope = Scope { frame: &frame, outer: None };
+            let mut values = Vec::new();
+            for argument in arguments {
+                values.push(run.eval(argument, &scope)?);
+            }
+            expect.rows = run.call_procedure(routine, values)?;
+        }
+        Kind::Do { routine } => {
+            run.call_routine(routine, Vec::new())?;
+        }
+        Kind::Rejected(sqlstate) => {
+            return Err(Fault::Raised { sqlstate: (*sqlstate).to_owned(), message: "the statement is not valid".to_owned() });
+        }
+        Kind::Unmodelled(reason) => return Fault::unsure(reason.clone()),
+        Kind::Ddl(ddl) => return crate::interpret::ddl::apply(run, ddl),
+        Kind::Explain => return Fault::unsure("explain"),
+        Kind::Show(_) => return Fault::unsure("show"),
+        Kind::Execute { .. } => return Fault::unsure("execute"),
+        Kind::Fetch { .. } => return Fault::unsure("fetch"),
+        _ => {}
+    }
+    Ok(expect)
+}
+
+/// TRUNCATE of a table that others point at is refused unless they are truncated, too.
+fn truncation_allowed(run: &Run<'_>, tables: &[TableId]) -> Outcome<()> {
+    for table in tables {
+        let Some(found) = run.views.snapshot.catalog().table(*table) else { continue };
+        if found.referenced_by.iter().any(|other| !tables.contains(other)) {
+            return Err(Fault::Raised {
+                sqlstate: "0A000".to_owned(),
+                message: "cannot truncate a table referenced in a foreign key constraint".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn expect_written(run: &Run<'_>, written: Written, returning: Option<&crate::sql::plan::Returning>, expect: &mut Expect) {
+    expect.tag = Some(Tag { command: run.planned.tag, counted: true, min: written.min, max: written.max });
+    if let Some(returning) = returning {
+        let rows = written.rows.into_iter().map(expected).collect();
+        expect.rows = Some(Rows {
+            groups: vec![Group { rows, take: None }],
+            types: returning.types.clone().into(),
+            names: returning.names.clone().into(),
+            open: written.max.is_none(),
+            limit: None,
+            // Only the written row itself is named in the sources.
+            origins: returning.origins.iter().map(|origin| origin.filter(|(source, _)| *source == 0)).collect(),
+            opening: None,
+        });
+    }
+}
+
+fn expected(row: OutputRow) -> ExpectedRow {
+    ExpectedRow { values: row.values, certain: row.certain, sources: row.sources }
+}
+
+/// The answer to a query: groups of rows that sort alike, with LIMIT applied to them.
+fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Outcome<Rows> {
+    let unsure = output.open || output.rows.iter().any(|row| !row.certain);
+    let cut = cutting.limit.is_some() || cutting.offset > 0;
+    let types: Arc<[u32]> = query.types[..query.visible].into();
+    let names: Arc<[String]> = query.names[..query.visible].into();
+    let (origins, opening) = match &query.body {
+        crate::sql::plan::Body::Select(select) if select.group.is_none() => {
+            let opening = if output.open && !cut { opening(run, select)? } else { None };
+            (select.origins.clone(), opening)
+        }
+        _ => (Arc::from([]), None),
+    };
+    let visible = |row: OutputRow| {
+        let mut row = expected(row);
+        row.values.truncate(query.visible);
+        row
+    };
+    if cut && query.with_ties {
+        return Fault::unsure("with_ties");
+    }
+    let ordered = !query.order.is_empty() && !relocked(run, query);
+    let mut groups = Vec::new();
+    let mut rows = output.rows.into_iter();
+    let ends = if ordered { output.ends } else { vec![rows.len()] };
+    if cut && unsure {
+        let rows: Vec<ExpectedRow> = rows.map(visible).collect();
+        return Ok(Rows {
+            groups: vec![Group { rows, take: None }],
+            types,
+            names,
+            open: output.open,
+            limit: Some(cutting.limit.unwrap_or(u64::MAX)),
+            origins,
+            opening: None,
+        });
+    }
+    let first = cutting.offset as usize;
+    let last = cutting.limit.map_or(usize::MAX, |limit| first.saturating_add(limit as usize));
+    let mut start = 0;
+    for end in ends {
+        let group: Vec<ExpectedRow> = rows.by_ref().take(end - start).map(visible).collect();
+        let inside = end.min(last).saturating_sub(start.max(first));
+        start = end;
+        if group.is_empty() || (cut && inside == 0) {
+            continue;
+        }
+        let take = (cut && inside < group.len()).then_some(inside as u64);
+        groups.push(Group { rows: group, take });
+    }
+    Ok(Rows { groups, types, names, open: output.open, limit: None, origins, opening })
+}
+
+/// A locking query whose rows may have changed since they were sorted.
+fn relocked(run: &Run<'_>, query: &Query) -> bool {
+    match &query.body {
+        crate::sql::plan::Body::Select(select) => !select.locking.is_empty() && run.views_differ(),
+        _ => false,
+    }
+}
+
+/// What a read of one partial table by key can teach.
+fn opening(run: &Run<'_>, select: &crate::sql::plan::Select) -> Outcome<Option<Arc<Opening>>> {
+    use crate::sql::plan::{Access, From, RelationSource};
+    let [relation] = select.relations.as_slice() else { return Ok(None) };
+    let RelationSource::Table(table) = relation.source else { return Ok(None) };
+    let Some(From::Scan(scan)) = &select.from else { return Ok(None) };
+    if !matches!(select.distinct, crate::sql::plan::Distinct::No) || select.locking.iter().any(|lock| lock.skip_locked) {
+        return Ok(None);
+    }
+    let mut fixed = Vec::new();
+    if let Access::Lookup { columns, key } = &scan.access {
+        let frame = Frame::new(1);
+        let scope = Scope { frame: &frame, outer: None };
+        for (column, (expr, _)) in columns.iter().zip(key) {
+            let value = run.eval(expr, &scope)?;
+            fixed.push((*column, value));
+        }
+    }
+    let exact = !fixed.is_empty() && scan.filter.len() == fixed.len() && select.filter.is_empty();
+    let types_fit = {
+        let catalog = run.views.snapshot.catalog();
+        catalog.table(table).is_some_and(|found| {
+            fixed.iter_mut().all(|(column, value)| match fit_column(value, found.columns[*column].type_oid) {
+                Some(fitted) => {
+                    *value = fitted;
+                    true
+                }
+                None => false,
+            })
+        })
+    };
+    if !types_fit {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Opening { table, width: relation.width, fixed, exact })))
+}
+
+fn fit_column(value: &Value, type_oid: u32) -> Option<Value> {
+    use crate::value::oid;
+    let number = match value {
+        Value::Unknown | Value::Null => return None,
+        Value::Int2(number) => i64::from(*number),
+        Value::Int4(number) => i64::from(*number),
+        Value::Int8(number) => *number,
+        other => return Some(other.clone()),
+    };
+    match type_oid {
+        oid::INT2 => i16::try_from(number).ok().map(Value::Int2),
+        oid::INT4 => i32::try_from(number).ok().map(Value::Int4),
+        oid::INT8 => Some(Value::Int8(number)),
+        _ => None,
+    }
+}
+
+/// Whether a row may satisfy conditions that look at it alone.
+pub(super) fn may_accept(
+    conditions: &[Expr],
+    bound: &Arc<[Value]>,
+    context: &Arc<Context>,
+    place: usize,
+    count: usize,
+    row: &Row,
+) -> bool {
+    let nothing = Nothing::default();
+    let views = Views::one(&nothing);
+    let planned = EMPTY.get_or_init(Planned::empty);
+    let mut run = Run::new(planned, Vec::new(), views, context);
+    run.bound = bound.clone();
+    let mut frame = Frame::new(count);
+    frame.slots[place] = Slot { row: Some(row.clone()), id: RowId(0) };
+    let scope = Scope { frame: &frame, outer: None };
+    conditions.iter().all(|condition| match run.eval(condition, &scope) {
+        Ok(Value::Bool(false) | Value::Null) => false,
+        Ok(_) | Err(_) => true,
+    })
+}
+
+/// The value of an expression that reads nothing.
+pub(crate) fn constant(expr: &Expr, context: &Arc<Context>) -> Option<Value> {
+    let nothing = Nothing::default();
+    let run = Run::new(EMPTY.get_or_init(Planned::empty), Vec::new(), Views::one(&nothing), context);
+    let frame = Frame::default();
+    run.eval(expr, &Scope { frame: &frame, outer: None }).ok()
+}
+
+static EMPTY: std::sync::OnceLock<Planned> = std::sync::OnceLock::new();
+
+/// A view of an empty database, for expressions that read nothing.
+#[derive(Default)]
+struct Nothing {
+    catalog: Catalog,
+}
+
+impl View for Nothing {
+    fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    fn knowledge(&self, _table: TableId) -> crate::state::view::Knowledge {
+        crate::state::view::Knowledge::Partial
+    }
+
+    fn scan(&self, _table: TableId, _each: &mut dyn FnMut(RowId, &Row)) {}
+
+    fn lookup(&self, _: TableId, _: &[usize], _: &[Value], _: &mut dyn FnMut(RowId, &Row)) -> bool {
+        false
+    }
+
+    fn row(&self, _table: TableId, _id: RowId) -> Option<Row> {
+        None
+    }
 }
 
 /// Nothing is known of the answer, nor of what was written.
@@ -111,7 +439,7 @@ pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execu
         expect: Expect::anything(reason, context.clone()),
         effects,
         footprint,
-        reasons: vec![reason.to_owned()],
+        reasons: planned.reasons.iter().cloned().chain([reason.to_owned()]).collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
     }
 }
 

@@ -275,8 +275,6 @@ pub enum RelationSource {
 pub enum SetFunction {
     GenerateSeries,
     Unnest,
-    /// A function that returns one row, used as a relation.
-    Scalar,
 }
 
 /// How the relations of a level are combined.

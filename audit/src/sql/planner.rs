@@ -220,6 +220,11 @@ fn literal_value(literal: &Literal) -> Value {
 }
 
 impl Planned {
+    /// The plan of an empty statement.
+    pub fn empty() -> Planned {
+        bare(&Shape::default(), Kind::Empty)
+    }
+
     /// Reads the client's parameters as the types that the plan found for them.
     pub fn decode_parameters(&self, parameters: &[Parameter], context: &Context) -> Vec<Value> {
         let types = self.parameter_types.iter().copied().chain(std::iter::repeat(0));

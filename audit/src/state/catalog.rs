@@ -15,6 +15,7 @@ mod change;
 mod load;
 mod queries;
 
+pub use change::Editor;
 pub use queries::QUERIES;
 
 use crate::value::{UserKind, UserType, UserTypes, Value};

@@ -22,7 +22,7 @@ use super::plan::{
 use super::planner::{SessionSettings, bare};
 use super::token::Shape;
 use crate::state::{Catalog, TableId};
-use crate::value::{CastKind, Collation, TypeOid, Types, UserTypes, Value, oid};
+use crate::value::{CastKind, Collation, Context, TypeOid, Types, UserTypes, Value, oid};
 use pg_query::NodeEnum;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(super) fn statement(
 }
 
 /// Plans SQL inside a routine: `variables` are its parameters, by name.
-pub(super) fn embedded(
+fn embedded(
     catalog: &Catalog,
     text: &str,
     settings: &SessionSettings,
@@ -88,6 +88,45 @@ pub(super) fn embedded(
     analyzer.text = text.to_owned();
     let kind = analyzer.statement(node);
     analyzer.finish(&shape, kind)
+}
+
+/// The type that a type name means.
+pub(crate) fn resolve_type(
+    catalog: &Catalog,
+    settings: &SessionSettings,
+    name: &pg_query::protobuf::TypeName,
+) -> Option<(TypeOid, i32)> {
+    let mut analyzer = Analyzer::new(catalog, settings, &[]);
+    analyzer.embedded = 1;
+    analyzer.type_name(name).ok()
+}
+
+/// The output columns of a query, if it can be analysed.
+pub(crate) fn columns_of(catalog: &Catalog, settings: &SessionSettings, text: &str) -> Option<Vec<OutputColumn>> {
+    let planned = embedded(catalog, text, settings, Arc::default(), 0);
+    match planned.kind {
+        Kind::Select(_) if planned.columns.iter().all(|column| column.type_oid != 0) => Some(planned.columns.to_vec()),
+        _ => None,
+    }
+}
+
+/// The value of an expression that reads nothing and is the same at any time.
+pub(crate) fn constant(
+    catalog: &Catalog,
+    settings: &SessionSettings,
+    text: &str,
+    type_oid: TypeOid,
+    type_modifier: i32,
+    context: &Arc<Context>,
+) -> Option<Value> {
+    let mut analyzer = Analyzer::new(catalog, settings, &[]);
+    let typed = analyzer.catalog_expression(text, Vec::new()).ok()?;
+    analyzer.embedded = 1;
+    let typed = analyzer.coerce(typed, type_oid, type_modifier, CastKind::Assignment).ok()?;
+    if analyzer.volatile || !analyzer.reasons.is_empty() {
+        return None;
+    }
+    crate::interpret::constant(&typed.expr, context)
 }
 
 pub(super) struct Analyzer<'a> {

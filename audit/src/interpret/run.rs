@@ -1,0 +1,202 @@
+//! One execution of one statement: what all its parts share.
+
+use super::{Effect, Touch, Views};
+use crate::sql::plan::Planned;
+use crate::state::{Row, RowId, TableId};
+use crate::value::{Context, SqlError, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How many rows and expressions one statement may look at before it counts as unknown.
+const WORK_MAX: u64 = 20_000_000;
+
+/// Key reads of one table beyond this many become one read of the whole table.
+const KEYS_MAX: usize = 256;
+
+/// Why the execution ended early.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// The server raises this error for certain.
+    Raised { sqlstate: String, message: String },
+    /// Nothing can be said, for this reason.
+    Unsure(String),
+}
+
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+/// Rows of a finished subquery or CTE.
+#[derive(Debug, Default)]
+pub(super) struct Derived {
+    pub rows: Vec<(Row, bool)>,
+    pub open: bool,
+}
+
+/// The rows of one query level at a moment: one slot per relation, or the grouped row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Frame {
+    pub slots: Vec<Slot>,
+    pub grouped: Vec<Value>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    /// `None`: extended with NULLs by an outer join.
+    pub row: Option<Row>,
+    pub id: RowId,
+}
+
+impl Frame {
+    pub fn new(relations: usize) -> Frame {
+        Frame { slots: vec![Slot { row: None, id: RowId(0) }; relations], grouped: Vec::new() }
+    }
+}
+
+/// A frame and those outside it.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'s> {
+    pub frame: &'s Frame,
+    pub outer: Option<&'s Scope<'s>>,
+}
+
+impl<'s> Scope<'s> {
+    pub fn up(&self, levels: u16) -> Option<&'s Frame> {
+        let mut frame = self.frame;
+        let mut outer = self.outer;
+        for _ in 0..levels {
+            let next = outer?;
+            frame = next.frame;
+            outer = next.outer;
+        }
+        Some(frame)
+    }
+}
+
+pub(super) struct Run<'a> {
+    pub planned: &'a Planned,
+    pub bound: Arc<[Value]>,
+    pub views: Views<'a>,
+    pub context: &'a Arc<Context>,
+    /// Answers of uncorrelated subqueries, by their number.
+    pub answers: RefCell<FxHashMap<usize, Rc<Derived>>>,
+    pub ctes: RefCell<FxHashMap<usize, Rc<Derived>>>,
+    pub scans: RefCell<FxHashMap<TableId, Rc<Vec<(RowId, Row)>>>>,
+    pub effects: RefCell<Vec<Effect>>,
+    pub reasons: RefCell<Vec<String>>,
+    /// Errors that the server may raise, but need not.
+    pub possible: RefCell<Vec<(String, String)>>,
+    /// Something unmodelled could fail in any way.
+    pub any_error: Cell<bool>,
+    footprint: RefCell<Footprint>,
+    work: Cell<u64>,
+    pub routine_depth: usize,
+}
+
+#[derive(Default)]
+struct Footprint {
+    touches: Vec<Touch>,
+    keys: FxHashMap<TableId, usize>,
+    whole: FxHashSet<TableId>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(planned: &'a Planned, bound: Vec<Value>, views: Views<'a>, context: &'a Arc<Context>) -> Run<'a> {
+        Run {
+            planned,
+            bound: bound.into(),
+            views,
+            context,
+            answers: RefCell::default(),
+            ctes: RefCell::default(),
+            scans: RefCell::default(),
+            effects: RefCell::default(),
+            reasons: RefCell::default(),
+            possible: RefCell::default(),
+            any_error: Cell::new(false),
+            footprint: RefCell::default(),
+            work: Cell::new(0),
+            routine_depth: 0,
+        }
+    }
+
+    /// Counts work, so that no statement runs forever.
+    pub fn work(&self, amount: u64) -> Outcome<()> {
+        let done = self.work.get() + amount;
+        self.work.set(done);
+        if done > WORK_MAX { Err(Fault::Unsure("work_budget".to_owned())) } else { Ok(()) }
+    }
+
+    pub fn note(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        let mut reasons = self.reasons.borrow_mut();
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+
+    pub fn may_fail(&self, sqlstate: &str, message: impl Into<String>) {
+        let mut possible = self.possible.borrow_mut();
+        if !possible.iter().any(|(state, _)| state == sqlstate) {
+            possible.push((sqlstate.to_owned(), message.into()));
+        }
+    }
+
+    pub fn touch_key(&self, table: TableId, columns: &Arc<[usize]>, key: &[Value]) {
+        let mut footprint = self.footprint.borrow_mut();
+        if footprint.whole.contains(&table) {
+            return;
+        }
+        let count = footprint.keys.entry(table).or_default();
+        *count += 1;
+        if *count > KEYS_MAX {
+            footprint.whole.insert(table);
+            footprint.touches.retain(|touch| !matches!(touch, Touch::Key { table: other, .. } if *other == table));
+            footprint.touches.push(Touch::Scan { table, filter: None });
+            return;
+        }
+        footprint.touches.push(Touch::Key { table, columns: columns.clone(), key: key.to_vec() });
+    }
+
+    pub fn touch_scan(&self, table: TableId, filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>>) {
+        let mut footprint = self.footprint.borrow_mut();
+        if footprint.whole.contains(&table) {
+            return;
+        }
+        if filter.is_none() {
+            footprint.whole.insert(table);
+        }
+        footprint.touches.push(Touch::Scan { table, filter });
+    }
+
+    pub fn take_footprint(&self) -> Vec<Touch> {
+        std::mem::take(&mut *self.footprint.borrow_mut()).touches
+    }
+
+    /// Whether a row that was found may have changed since.
+    pub fn views_differ(&self) -> bool {
+        !std::ptr::eq(
+            std::ptr::from_ref(self.views.snapshot).cast::<()>(),
+            std::ptr::from_ref(self.views.latest).cast::<()>(),
+        )
+    }
+
+    /// What a value's computation came to: an error of the server stays one, what is not modelled is unknown.
+    pub fn settle(&self, result: Result<Value, SqlError>) -> Outcome<Value> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(SqlError::Raised { sqlstate, message }) => Err(Fault::Raised { sqlstate: sqlstate.to_owned(), message }),
+            Err(SqlError::NotModelled(reason)) => {
+                self.note(reason);
+                self.any_error.set(true);
+                Ok(Value::Unknown)
+            }
+        }
+    }
+}
+
+impl Fault {
+    pub fn unsure<T>(reason: impl Into<String>) -> Outcome<T> {
+        Err(Fault::Unsure(reason.into()))
+    }
+}

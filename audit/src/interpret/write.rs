@@ -1,0 +1,401 @@
+//! INSERT, UPDATE, DELETE and MERGE: which rows change, and into what.
+
+use super::Effect;
+use super::compare::WRITTEN;
+use super::constraint::{Batch, Conflicts};
+use super::query::{Level, Newest, OutputRow};
+use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
+use crate::sql::plan::{
+    ConflictAction, Delete, Expr, Insert, InsertValue, Merge, MergeAction, RelationSource, Returning, Select,
+    Update,
+};
+use crate::state::catalog::Table;
+use crate::state::{Row, RowId, TableId};
+use crate::value::compare::same;
+use crate::value::{Collation, Value};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// What a write answers.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Rows of RETURNING.
+    pub rows: Vec<OutputRow>,
+    pub min: u64,
+    /// `None`: rows that nobody has seen may have been written, too.
+    pub max: Option<u64>,
+}
+
+/// A row that UPDATE or DELETE found, with the rows it was joined with.
+struct Found {
+    id: RowId,
+    frame: Frame,
+    certain: bool,
+}
+
+impl Run<'_> {
+    pub(super) fn written(&self, written: Written) -> Derived {
+        Derived {
+            rows: written.rows.into_iter().map(|row| (Row::from(row.values), row.certain)).collect(),
+            open: written.max.is_none(),
+        }
+    }
+
+    pub(super) fn table_of(&self, id: TableId) -> Outcome<Arc<Table>> {
+        match self.views.snapshot.catalog().table(id) {
+            Some(table) => Ok(table.clone()),
+            None => Fault::unsure("unknown_table"),
+        }
+    }
+
+    pub(super) fn insert(&self, insert: &Insert, outer: Option<&Scope<'_>>) -> Outcome<Written> {
+        self.run_ctes(&insert.ctes, outer)?;
+        let table = self.table_of(insert.table)?;
+        let proposed = match &insert.query {
+            None => vec![(Vec::new(), true)],
+            Some(query) => {
+                let output = self.output(query, outer, true)?;
+                let cutting = self.cutting(query, outer)?;
+                let exact = !output.open && output.rows.iter().all(|row| row.certain);
+                let cut = cutting.limit.is_some() || cutting.offset > 0;
+                if !exact || (cut && output.ends.len() < output.rows.len()) {
+                    return self.unsure_write(&table, "insert_of_uncertain_rows");
+                }
+                let rows = output.rows.into_iter().skip(cutting.offset as usize);
+                rows.take(cutting.limit.map_or(usize::MAX, |limit| limit as usize)).map(|row| (row.values, true)).collect()
+            }
+        };
+        let empty = Frame::default();
+        let scope = Scope { frame: &empty, outer };
+        let mut batch = Batch::new(self);
+        let mut result = Written { max: Some(0), ..Written::default() };
+        for (values, _) in proposed {
+            let mut row = Vec::with_capacity(insert.values.len());
+            for value in &insert.values {
+                row.push(match value {
+                    InsertValue::Column(place) => values[*place].clone(),
+                    InsertValue::Default(expr) => self.eval(expr, &scope)?,
+                });
+            }
+            self.insert_row(&mut batch, &table, row, insert, outer, &mut result)?;
+        }
+        batch.finish()?;
+        Ok(result)
+    }
+
+    fn insert_row(
+        &self,
+        batch: &mut Batch<'_, '_>,
+        table: &Arc<Table>,
+        row: Vec<Value>,
+        insert: &Insert,
+        outer: Option<&Scope<'_>>,
+        result: &mut Written,
+    ) -> Outcome<()> {
+        let row = batch.complete(table, &insert.checks, row)?;
+        if let Some(conflict) = &insert.conflict {
+            match batch.conflicts(table, &insert.checks, &row, conflict.keys.as_deref())? {
+                Conflicts::None => {}
+                Conflicts::Maybe => {
+                    return self.unsure_write(table, "conflict_with_unknown").map(|_: Written| ());
+                }
+                Conflicts::Own(effect) => match &conflict.action {
+                    ConflictAction::Nothing => return Ok(()),
+                    _ => {
+                        let _ = effect;
+                        return Err(Fault::Raised {
+                            sqlstate: "21000".to_owned(),
+                            message: "ON CONFLICT DO UPDATE command cannot affect row a second time".to_owned(),
+                        });
+                    }
+                },
+                Conflicts::Row(id, existing) => {
+                    return match &conflict.action {
+                        ConflictAction::Nothing => Ok(()),
+                        ConflictAction::Unmodelled(reason) => Fault::unsure(reason.clone()),
+                        ConflictAction::Update { set, filter } => {
+                            let frame = Frame {
+                                slots: vec![Slot { row: Some(existing.clone()), id }, Slot { row: Some(row), id: RowId(0) }],
+                                grouped: Vec::new(),
+                            };
+                            let scope = Scope { frame: &frame, outer };
+                            match self.admits(filter, &scope, true)? {
+                                None => Ok(()),
+                                Some(false) => self.unsure_write(table, "conflict_with_unknown").map(|_: Written| ()),
+                                Some(true) => {
+                                    let after = self.changed(&existing, set, &scope)?;
+                                    let after = batch.complete(table, &insert.checks, after)?;
+                                    let effect = batch.update(table, &insert.checks, id, existing, after.clone(), true)?;
+                                    self.returned(insert.returning.as_ref(), &frame, after, effect, table, true, outer, result)
+                                }
+                            }
+                        }
+                    };
+                }
+            }
+        }
+        let effect = batch.insert(table, &insert.checks, row.clone())?;
+        let frame = Frame::new(2);
+        self.returned(insert.returning.as_ref(), &frame, row, effect, table, true, outer, result)
+    }
+
+    /// Counts a written row and answers it, if asked for.
+    fn returned(
+        &self,
+        returning: Option<&Returning>,
+        frame: &Frame,
+        row: Row,
+        effect: usize,
+        table: &Arc<Table>,
+        certain: bool,
+        outer: Option<&Scope<'_>>,
+        result: &mut Written,
+    ) -> Outcome<()> {
+        result.min += u64::from(certain);
+        result.max = result.max.map(|max| max + 1);
+        let Some(returning) = returning else { return Ok(()) };
+        let mut frame = frame.clone();
+        frame.slots[0] = Slot { row: Some(row), id: RowId(0) };
+        let scope = Scope { frame: &frame, outer };
+        let mut values = Vec::with_capacity(returning.targets.len());
+        for target in &returning.targets {
+            values.push(if certain { self.eval(target, &scope)? } else { self.tolerant(target, &scope)? });
+        }
+        let mut sources: SmallVec<[(TableId, RowId); 1]> = SmallVec::new();
+        sources.push((table.storage, RowId(WRITTEN | effect as u64)));
+        result.rows.push(OutputRow { values, certain, sources });
+        Ok(())
+    }
+
+    /// The row with the SET clause applied.
+    fn changed(&self, row: &Row, set: &[(usize, Expr)], scope: &Scope<'_>) -> Outcome<Vec<Value>> {
+        let mut after = row.to_vec();
+        for (column, expr) in set {
+            after[*column] = self.eval(expr, scope)?;
+        }
+        Ok(after)
+    }
+
+    pub(super) fn update(&self, update: &Update, outer: Option<&Scope<'_>>) -> Outcome<Written> {
+        self.run_ctes(&update.ctes, outer)?;
+        let table = self.table_of(update.table)?;
+        let (found, open) = self.targets(&update.select, outer)?;
+        let mut batch = Batch::new(self);
+        let mut result = Written { max: (!open).then_some(0), ..Written::default() };
+        for group in grouped_by_row(found) {
+            let mut after: Option<Vec<Value>> = None;
+            let mut certain = false;
+            let before = group[0].frame.slots[0].row.clone().unwrap_or_else(|| Row::from(Vec::new()));
+            let several = group.len() > 1;
+            for found in &group {
+                certain |= found.certain;
+                let scope = Scope { frame: &found.frame, outer };
+                let mut row = before.to_vec();
+                for (column, expr) in &update.set {
+                    row[*column] = if found.certain && !several { self.eval(expr, &scope)? } else { self.tolerant(expr, &scope)? };
+                }
+                after = Some(match after {
+                    None => row,
+                    // Any of the joined rows may be the one that counts.
+                    Some(other) => merged(&other, &row),
+                });
+            }
+            let mut after = after.unwrap_or_default();
+            if !certain {
+                after = merged(&before, &after);
+            }
+            let after = batch.complete(&table, &update.checks, after)?;
+            let effect = batch.update(&table, &update.checks, group[0].id, before, after.clone(), certain)?;
+            let mut frame = group[0].frame.clone();
+            if several {
+                for slot in &mut frame.slots[1..] {
+                    slot.row = slot.row.as_ref().map(|row| row.iter().map(|_| Value::Unknown).collect());
+                }
+            }
+            self.returned(update.returning.as_ref(), &frame, after, effect, &table, certain, outer, &mut result)?;
+        }
+        batch.finish()?;
+        if open {
+            self.effects.borrow_mut().push(Effect::Unseen { table: table.storage });
+        }
+        Ok(result)
+    }
+
+    pub(super) fn delete(&self, delete: &Delete, outer: Option<&Scope<'_>>) -> Outcome<Written> {
+        self.run_ctes(&delete.ctes, outer)?;
+        let table = self.table_of(delete.table)?;
+        let (found, open) = self.targets(&delete.select, outer)?;
+        let mut batch = Batch::new(self);
+        let mut result = Written { max: (!open).then_some(0), ..Written::default() };
+        let mut unsure = false;
+        for group in grouped_by_row(found) {
+            let certain = group.iter().any(|found| found.certain);
+            let before = group[0].frame.slots[0].row.clone().unwrap_or_else(|| Row::from(Vec::new()));
+            let mut effect = 0;
+            if certain {
+                effect = batch.delete(&table, &delete.checks, group[0].id, before.clone())?;
+            } else {
+                unsure = true;
+            }
+            let mut frame = group[0].frame.clone();
+            if group.len() > 1 {
+                for slot in &mut frame.slots[1..] {
+                    slot.row = slot.row.as_ref().map(|row| row.iter().map(|_| Value::Unknown).collect());
+                }
+            }
+            self.returned(delete.returning.as_ref(), &frame, before, effect, &table, certain, outer, &mut result)?;
+        }
+        batch.finish()?;
+        if unsure {
+            self.havoc(&table, "delete_of_uncertain_rows");
+        }
+        Ok(result)
+    }
+
+    pub(super) fn merge(&self, merge: &Merge) -> Outcome<Written> {
+        self.run_ctes(&merge.ctes, None)?;
+        let table = self.table_of(merge.table)?;
+        let level = Level { select: &merge.select, outer: None, open: Cell::new(false), strict: false };
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut uncertain = false;
+        self.found(&level, &mut |frame, certain| {
+            uncertain |= !certain;
+            frames.push(frame.clone());
+            Ok(())
+        })?;
+        if uncertain || level.open.get() {
+            return self.unsure_write(&table, "merge_over_unknown");
+        }
+        if self.views_differ() && frames.iter().any(|frame| self.is_changed(&table, &frame.slots[0])) {
+            return self.unsure_write(&table, "epq_merge");
+        }
+        let mut batch = Batch::new(self);
+        let mut result = Written { max: Some(0), ..Written::default() };
+        let mut touched: Vec<RowId> = Vec::new();
+        for frame in frames {
+            let scope = Scope { frame: &frame, outer: None };
+            let matched = frame.slots[0].row.is_some();
+            for when in merge.whens.iter().filter(|when| when.matched == matched) {
+                if let Some(condition) = &when.condition {
+                    match self.eval(condition, &scope)? {
+                        Value::Bool(true) => {}
+                        Value::Unknown => return self.unsure_write(&table, "merge_over_unknown"),
+                        _ => continue,
+                    }
+                }
+                if matched && !matches!(when.action, MergeAction::Nothing) {
+                    if touched.contains(&frame.slots[0].id) {
+                        return Err(Fault::Raised {
+                            sqlstate: "21000".to_owned(),
+                            message: "MERGE command cannot affect row a second time".to_owned(),
+                        });
+                    }
+                    touched.push(frame.slots[0].id);
+                }
+                match (&when.action, &frame.slots[0].row) {
+                    (MergeAction::Nothing, _) => {}
+                    (MergeAction::Update(set), Some(row)) => {
+                        let after = self.changed(row, set, &scope)?;
+                        let after = batch.complete(&table, &merge.checks, after)?;
+                        batch.update(&table, &merge.checks, frame.slots[0].id, row.clone(), after, true)?;
+                        result.min += 1;
+                    }
+                    (MergeAction::Delete, Some(row)) => {
+                        batch.delete(&table, &merge.checks, frame.slots[0].id, row.clone())?;
+                        result.min += 1;
+                    }
+                    (MergeAction::Insert(values), _) => {
+                        let mut row = Vec::with_capacity(values.len());
+                        for value in values {
+                            row.push(self.eval(value, &scope)?);
+                        }
+                        let row = batch.complete(&table, &merge.checks, row)?;
+                        batch.insert(&table, &merge.checks, row)?;
+                        result.min += 1;
+                    }
+                    _ => {}
+                }
+                break;
+            }
+        }
+        batch.finish()?;
+        result.max = Some(result.min);
+        Ok(result)
+    }
+
+    fn is_changed(&self, table: &Arc<Table>, slot: &Slot) -> bool {
+        match &slot.row {
+            None => false,
+            Some(row) => !matches!(self.newest(table.storage, slot.id, row), Newest::Unchanged),
+        }
+    }
+
+    /// The rows that a write finds in its snapshot, re-checked on the newest state.
+    fn targets(&self, select: &Select, outer: Option<&Scope<'_>>) -> Outcome<(Vec<Found>, bool)> {
+        let strict = select.relations.len() <= 1;
+        let level = Level { select, outer, open: Cell::new(false), strict };
+        let mut found = Vec::new();
+        let RelationSource::Table(table) = select.relations[0].source else { return Fault::unsure("write_target") };
+        self.found(&level, &mut |frame, certain| {
+            let mut certain = certain;
+            let slot = frame.slots[0].clone();
+            if let Some(row) = &slot.row {
+                match self.newest(table, slot.id, row) {
+                    Newest::Unchanged => {}
+                    Newest::Gone => return Ok(()),
+                    Newest::Changed(newest) => {
+                        if !select.recheckable {
+                            return Fault::unsure("epq_join");
+                        }
+                        frame.slots[0].row = Some(newest);
+                        let scope = Scope { frame, outer };
+                        match self.admits(&select.recheck, &scope, strict)? {
+                            None => return Ok(()),
+                            Some(still) => certain &= still,
+                        }
+                    }
+                }
+            }
+            found.push(Found { id: frame.slots[0].id, frame: frame.clone(), certain });
+            Ok(())
+        })?;
+        Ok((found, level.open.get()))
+    }
+
+    /// Nothing is known of the table any more, nor of the answer.
+    fn unsure_write<T>(&self, _table: &Arc<Table>, reason: &str) -> Outcome<T> {
+        Fault::unsure(reason)
+    }
+
+    pub(super) fn havoc(&self, table: &Arc<Table>, reason: &str) {
+        self.note(reason);
+        self.effects.borrow_mut().push(Effect::Havoc { table: table.storage, reason: reason.to_owned() });
+    }
+}
+
+/// Rows found once or several times, in the order of their first sight.
+fn grouped_by_row(found: Vec<Found>) -> Vec<Vec<Found>> {
+    let mut places: FxHashMap<RowId, usize> = FxHashMap::default();
+    let mut groups: Vec<Vec<Found>> = Vec::new();
+    for one in found {
+        match places.get(&one.id) {
+            Some(place) => groups[*place].push(one),
+            None => {
+                places.insert(one.id, groups.len());
+                groups.push(vec![one]);
+            }
+        }
+    }
+    groups
+}
+
+/// What is known if it is one or the other.
+pub(super) fn merged(one: &[Value], other: &[Value]) -> Vec<Value> {
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| if same(one, other, Collation::Bytes) == Some(true) { one.clone() } else { Value::Unknown })
+        .collect()
+}
+
