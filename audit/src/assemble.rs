@@ -145,6 +145,17 @@ impl Assembler {
             .min()
     }
 
+    /// Transactions under way that began before `at`.
+    pub fn open_before(&self, at: Nanos) -> Vec<TxnId> {
+        let open = self.sessions.values().filter(|s| {
+            s.open.as_ref().and_then(|o| o.steps.first()).is_some_and(|step| step.seen.window.sent < at)
+        });
+        let mut ids: Vec<TxnId> =
+            open.map(|s| TxnId { session: s.facts.session, number: s.number }).collect();
+        ids.sort();
+        ids
+    }
+
     pub fn open_len(&self) -> usize {
         self.sessions.values().filter(|s| s.open.is_some()).count()
     }

@@ -8,12 +8,12 @@ use crate::classify;
 use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
 use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
-use crate::explain::{Explainer, Fate, Suspect};
+use crate::explain::{Ahead, Explainer, Fate, Suspect};
 use crate::explain::session::SessionState;
 use crate::points::{CommitId, PointId};
 use crate::reference::Member;
 use crate::reference::base::Delta;
-use crate::sequence::{Item, Sequencer, key_of};
+use crate::sequence::{Item, Sequencer};
 use crate::story::{self, Proof};
 use crate::trace::{Nanos, Record};
 use crate::verdict::{Summary, Violation};
@@ -166,7 +166,11 @@ impl Auditor {
         self.assembler.finish(&mut assembled);
         self.sequence(assembled);
         self.sequencer.mark(Nanos::MAX);
-        self.advance()
+        let mut found = self.advance();
+        for (txn, commit, fate) in self.retry(None) {
+            self.settle(&txn, commit, fate, &mut found);
+        }
+        found
     }
 
     pub fn summary(&self) -> Summary {
@@ -226,15 +230,20 @@ impl Auditor {
         let aborted = matches!(txn.end, End::Aborted(_));
         if aborted && rules.aborted_reads == AbortedReads::Anything {
             self.tally.count_aborted(txn);
+            self.explainer.remember_aborted(txn);
+            for (txn, commit, fate) in self.retry(Some(txn)) {
+                self.settle(&txn, commit, fate, found);
+            }
             return;
         }
+        let ahead = Ahead { sequencer: &self.sequencer, assembler: &self.assembler };
         let before = self.claim.is_some().then(|| self.explainer.session(txn));
-        let (fate, commit) = self.explainer.judge(txn, &rules, &self.sequencer);
+        let (fate, commit) = self.explainer.judge(txn, &rules, &ahead);
         self.settle(txn, commit, fate, found);
         if let Some(session) = before {
             self.doubt(txn, session, commit, found);
         }
-        for (txn, commit, fate) in self.retry(key_of(txn)) {
+        for (txn, commit, fate) in self.retry(Some(txn)) {
             self.settle(&txn, commit, fate, found);
         }
         self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
@@ -245,9 +254,9 @@ impl Auditor {
         }
     }
 
-    fn retry(&mut self, key: crate::sequence::Key) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
+    fn retry(&mut self, judged: Option<&Transaction>) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
         let profile = &self.profile;
-        self.explainer.retry(key, |txn| rules_of(profile, txn.level))
+        self.explainer.retry(judged, |txn| rules_of(profile, txn.level))
     }
 
     /// What the profile promises at this level.

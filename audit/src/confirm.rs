@@ -19,7 +19,7 @@ use pgassay_rules::Level;
 use pgassay_rules::profile::LevelRules;
 
 /// Members beyond which a case is not decided.
-const POINTS_MEMBERS_MAX: usize = 7;
+const POINTS_MEMBERS_MAX: usize = 9;
 const SERIAL_MEMBERS_MAX: usize = 10;
 
 pub enum Confirmed {
@@ -44,13 +44,32 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer, rules_of: impl Fn(Level
         session: suspect.session.clone(),
         commit: suspect.commit,
     };
-    close(
-        vec![first],
-        explainer,
-        POINTS_MEMBERS_MAX,
-        rules_of,
-        points::decide,
-    )
+    let members = vec![first];
+    let confirmed = close(members, explainer, POINTS_MEMBERS_MAX, &rules_of, points::decide);
+    // What others saw may rule an explanation out.
+    let Confirmed::Explained { members, delta } = confirmed else { return confirmed };
+    let witnessed = with_witnesses(&members, explainer);
+    if witnessed.len() == members.len() || witnessed.len() > POINTS_MEMBERS_MAX {
+        return Confirmed::Explained { members, delta };
+    }
+    match close(witnessed, explainer, POINTS_MEMBERS_MAX, &rules_of, points::decide) {
+        Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
+        decided => decided,
+    }
+}
+
+/// The members, and everybody who said something about when their commits became visible.
+fn with_witnesses(members: &[Member], explainer: &Explainer) -> Vec<Member> {
+    let mut all = members.to_vec();
+    for member in members {
+        let Some(commit) = member.commit.and_then(|id| explainer.order.get(id)) else { continue };
+        for witness in &commit.witnesses {
+            if !all.iter().any(|m| m.txn.id == witness.txn.id) {
+                all.push((**witness).clone());
+            }
+        }
+    }
+    all
 }
 
 /// Decides a cycle by every serial order.

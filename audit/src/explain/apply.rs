@@ -47,6 +47,9 @@ pub fn apply(
             store.forget(*table);
             continue;
         }
+        if own.unseen {
+            store.table_mut(*table).doubt();
+        }
         if own.truncated {
             let kept = store.table_mut(*table);
             let all: Vec<RowId> = kept.chains().map(|(id, _)| id).collect();
@@ -160,7 +163,7 @@ pub fn unlearn(store: &mut Store, touch: &Touch) {
             let Some(kept) = store.tables.get_mut(table) else {
                 return;
             };
-            kept.knowledge = Knowledge::Partial;
+            kept.distrust(columns, key);
             for id in kept.candidates(columns, key) {
                 kept.unlearn(id, columns);
             }

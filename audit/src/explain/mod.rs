@@ -14,8 +14,9 @@
 pub mod session;
 pub mod run;
 pub mod apply;
+pub mod rival;
 
-use crate::assemble::{End, Transaction};
+use crate::assemble::{Assembler, End, Transaction};
 use crate::certify;
 use crate::interpret::Difference;
 use crate::points::choose::Decision;
@@ -28,6 +29,7 @@ use crate::state::Catalog;
 use crate::state::store::{Store, Table};
 use crate::state::view::Knowledge;
 use crate::trace::{Bootstrap, Nanos, SessionId};
+use crate::verdict::TxnId;
 use pgassay_rules::Level;
 use pgassay_rules::profile::LevelRules;
 use run::{Attempt, World, run};
@@ -72,8 +74,34 @@ struct Deferred {
     txn: Arc<Transaction>,
     commit: Option<CommitId>,
     session: SessionState,
+    written: Vec<certify::Written>,
+    /// Judged again when everything up to here was, …
     until: Key,
+    /// … and these, which were under way, have ended.
+    open: Vec<TxnId>,
 }
+
+/// What is known to come: transactions that have ended but are not judged, and those still under way.
+pub struct Ahead<'a> {
+    pub sequencer: &'a Sequencer,
+    pub assembler: &'a Assembler,
+}
+
+impl Ahead<'_> {
+    /// The last of the transactions not yet judged that began before `txn` ended, whose writes it may have
+    /// seen, rightly or wrongly.
+    fn last_rival(&self, txn: &Transaction) -> Option<Key> {
+        let end = txn.end.window().done;
+        self.sequencer.upcoming().filter(|t| t.sent() < end).map(|t| key_of(t)).max()
+    }
+
+    fn open(&self, txn: &Transaction) -> Vec<TxnId> {
+        self.assembler.open_before(txn.end.window().done)
+    }
+}
+
+/// How long a suspicion waits for transactions that were under way at the time, on the trace's clock.
+const WAIT_NS_MAX: Nanos = 5_000_000_000;
 
 pub struct Explainer {
     pub store: Store,
@@ -139,6 +167,14 @@ impl Explainer {
         self.sessions.get(&txn.id.session).cloned().unwrap_or_else(fresh)
     }
 
+    /// Keeps a rolled back transaction, to name what saw its writes.
+    pub fn remember_aborted(&mut self, txn: &Arc<Transaction>) {
+        self.aborted.push_back(txn.clone());
+        if self.aborted.len() > ABORTED_MAX {
+            self.aborted.pop_front();
+        }
+    }
+
     /// Rolled back transactions, latest first.
     pub fn recent_aborted(&self) -> impl Iterator<Item = &Arc<Transaction>> {
         self.aborted.iter().rev()
@@ -171,20 +207,17 @@ impl Explainer {
         &mut self,
         txn: &Arc<Transaction>,
         rules: &LevelRules,
-        upcoming: &Sequencer,
+        ahead: &Ahead<'_>,
     ) -> (Fate, Option<CommitId>) {
         let session = self.session(txn);
         if matches!(txn.end, End::Aborted(_)) {
-            self.aborted.push_back(txn.clone());
-            if self.aborted.len() > ABORTED_MAX {
-                self.aborted.pop_front();
-            }
+            self.remember_aborted(txn);
         }
         match self.search(txn, rules, &session, None) {
             Search::Found(attempt, chooser) => {
                 let mut attempt = attempt;
                 attempt.written = certify::written(&attempt.overlay, &self.store);
-                let commit = self.accept(txn, &attempt, Some(&chooser));
+                let commit = self.accept(txn, rules, &session, &attempt, Some(&chooser));
                 (
                     Fate::Explained {
                         attempt,
@@ -196,14 +229,12 @@ impl Explainer {
             }
             Search::None(difference, step) => {
                 let attempt = self.run_anyway(txn, rules, &session);
-                let commit = self.accept(txn, &attempt, None);
-                if let Some(until) = last_rival(txn, upcoming) {
-                    self.deferred.push(Deferred {
-                        txn: txn.clone(),
-                        commit,
-                        session,
-                        until,
-                    });
+                let written = certify::written(&attempt.overlay, &self.store);
+                let commit = self.accept(txn, rules, &session, &attempt, None);
+                let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
+                if until.is_some() || !open.is_empty() {
+                    let until = until.unwrap_or(key_of(txn));
+                    self.deferred.push(Deferred { txn: txn.clone(), commit, session, written, until, open });
                     return (Fate::Deferred, commit);
                 }
                 let suspect = Suspect {
@@ -219,31 +250,39 @@ impl Explainer {
             }
             Search::GivenUp => {
                 let attempt = self.run_anyway(txn, rules, &session);
-                let commit = self.accept(txn, &attempt, None);
+                let commit = self.accept(txn, rules, &session, &attempt, None);
                 (Fate::TooMany(attempt), commit)
             }
         }
     }
 
-    /// Judges again what has waited for everything up to `key`.
+    /// Judges again what has waited for everything up to `judged`; everything that waits, if there is no more.
     pub fn retry(
         &mut self,
-        key: Key,
+        judged: Option<&Transaction>,
         rules_of: impl Fn(&Transaction) -> LevelRules,
     ) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
-        let (due, waiting) = std::mem::take(&mut self.deferred)
-            .into_iter()
-            .partition(|d| d.until <= key);
+        if self.deferred.is_empty() {
+            return Vec::new();
+        }
+        let (mut due, mut waiting) = (Vec::new(), Vec::new());
+        for mut d in std::mem::take(&mut self.deferred) {
+            let ready = judged.is_none_or(|judged| {
+                d.open.retain(|id| *id != judged.id);
+                let late = judged.end.window().sent > d.txn.end.window().done.saturating_add(WAIT_NS_MAX);
+                d.until <= key_of(judged) && (d.open.is_empty() || late)
+            });
+            if ready { due.push(d) } else { waiting.push(d) }
+        }
         self.deferred = waiting;
         let mut fates = Vec::new();
-        for Deferred {
-            txn, commit, session, ..
-        } in Vec::<Deferred>::from(due)
-        {
+        for Deferred { txn, commit, session, written, .. } in due {
             let rules = rules_of(&txn);
             let fate = match self.search(&txn, &rules, &session, commit) {
-                Search::Found(attempt, chooser) => {
-                    self.record(&attempt, &chooser);
+                Search::Found(mut attempt, chooser) => {
+                    attempt.written = written;
+                    let witness = witness(&txn, &rules, &session, commit);
+                    self.record(&attempt, &chooser, witness);
                     Fate::Explained {
                         attempt,
                         tier: "solver",
@@ -355,12 +394,11 @@ impl Explainer {
     fn accept(
         &mut self,
         txn: &Arc<Transaction>,
+        rules: &LevelRules,
+        session: &SessionState,
         attempt: &Attempt,
         chooser: Option<&Chooser>,
     ) -> Option<CommitId> {
-        if let Some(chooser) = chooser {
-            self.record(attempt, chooser);
-        }
         let committed = matches!(txn.end, End::Committed(_));
         if committed {
             self.sessions.insert(txn.id.session, attempt.lasting.clone());
@@ -371,23 +409,45 @@ impl Explainer {
             let catalog = self.store.catalog.clone();
             self.sessions.values_mut().for_each(|s| s.refresh(&catalog));
         }
+        if let Some(chooser) = chooser {
+            self.record(attempt, chooser, witness(txn, rules, session, commit));
+        }
+        if let Some(commit) = commit {
+            self.leave_open(txn, rules, session, commit);
+        }
         commit
     }
 
+    /// What the order of two overlapping writers of one row decides is unknown, where nothing else decides it.
+    fn leave_open(&mut self, txn: &Arc<Transaction>, rules: &LevelRules, session: &SessionState, commit: CommitId) {
+        for before in rival::rivals(txn, commit, &self.store, &self.order) {
+            let Some(other) = self.order.get(before).map(|c| c.txn.clone()) else { continue };
+            let first = witness(&other, rules, &self.session_of(&other), Some(before))();
+            let second = witness(txn, rules, session, Some(commit))();
+            let open = rival::compare(first, second, &self.store, &self.order, &self.planner);
+            if let Some(open) = open {
+                rival::soften(&mut self.store, commit, &open.last);
+                rival::soften(&mut self.store, before, &open.between);
+            }
+        }
+    }
+
     /// Keeps what an explanation says about the order of commits, and what its answers taught.
-    fn record(&mut self, attempt: &Attempt, chooser: &Chooser) {
+    fn record(&mut self, attempt: &Attempt, chooser: &Chooser, witness: impl FnOnce() -> Member) {
         for lesson in &attempt.lessons {
             apply::learn(&mut self.store, lesson);
         }
         let decisions = chooser.decisions();
+        if decisions.is_empty() {
+            return;
+        }
+        let witness = Arc::new(witness());
         for d in decisions {
-            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {
-                continue;
-            };
+            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else { continue };
             if d.visible {
-                self.order.seen_by(d.commit, window.done);
+                self.order.seen_by(d.commit, window.done, &witness);
             } else {
-                self.order.unseen_by(d.commit, window.sent);
+                self.order.unseen_by(d.commit, window.sent, &witness);
             }
         }
         for seen in decisions.iter().filter(|d| d.visible) {
@@ -396,6 +456,16 @@ impl Explainer {
             }
         }
     }
+}
+
+/// The transaction as one who can be asked again what it saw.
+fn witness<'a>(
+    txn: &'a Arc<Transaction>,
+    rules: &'a LevelRules,
+    session: &'a SessionState,
+    commit: Option<CommitId>,
+) -> impl FnOnce() -> Member + 'a {
+    move || Member { txn: txn.clone(), level: txn.level, rules: *rules, session: session.clone(), commit }
 }
 
 impl Default for Explainer {
@@ -409,13 +479,4 @@ enum Search {
     /// Every choice was tried; the first difference found is as good as any.
     None(Difference, usize),
     GivenUp,
-}
-
-/// The last of the transactions not yet applied whose commit may have been visible to `txn`.
-fn last_rival(txn: &Transaction, upcoming: &Sequencer) -> Option<Key> {
-    let end = txn.end.window().done;
-    let rivals = upcoming
-        .upcoming()
-        .filter(|t| !matches!(t.end, End::Aborted(_)) && t.end.window().sent < end);
-    rivals.map(|t| key_of(t)).max()
 }

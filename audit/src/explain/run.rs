@@ -6,7 +6,7 @@
 //! Always true: the store is not changed; the same choices give the same attempt.
 
 use super::session::SessionState;
-use crate::assemble::{Step, Transaction};
+use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
@@ -154,6 +154,9 @@ pub fn run(
         if chooser.borrow().is_contradiction() {
             break;
         }
+    }
+    if matches!(txn.end, End::Committed(_)) && attempt.wrong.is_none() {
+        hold(txn, rules, world, chooser, &mut attempt);
     }
     attempt
 }
@@ -314,21 +317,7 @@ fn run_step(
             attempt.wrote.push(at);
         }
         for effect in &effects {
-            attempt.overlay.apply(effect, seen.window.done);
-            if let Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } = effect {
-                lock(
-                    *table,
-                    *id,
-                    rules,
-                    world,
-                    chooser,
-                    at,
-                    lock_point,
-                    seen.window,
-                    window,
-                    attempt,
-                );
-            }
+            attempt.overlay.apply(effect, at);
         }
     }
     attempt.reads.push(StepReads {
@@ -343,39 +332,38 @@ fn run_step(
     });
 }
 
-/// What writing a row says about the commits that wrote it before.
+/// What the rows that it leaves written say about the commits that wrote them before.
+fn hold(txn: &Transaction, rules: &LevelRules, world: &World<'_>, chooser: &RefCell<Chooser>, attempt: &mut Attempt) {
+    let held: Vec<(TableId, RowId, usize)> = attempt
+        .overlay
+        .tables
+        .iter()
+        .flat_map(|(table, own)| own.replaced.iter().map(|(id, r)| (*table, *id, r.step)))
+        .collect();
+    for (table, id, step) in held {
+        if attempt.wrong.is_none() {
+            lock(table, id, step, txn.steps[step].seen.window, rules, world, chooser, attempt);
+        }
+    }
+}
+
 fn lock(
     table: TableId,
     id: RowId,
+    at: usize,
+    statement: Window,
     rules: &LevelRules,
     world: &World<'_>,
     chooser: &RefCell<Chooser>,
-    at: usize,
-    lock_point: PointId,
-    statement: Window,
-    snapshot: Window,
     attempt: &mut Attempt,
 ) {
-    if id.0 & OWN != 0 || attempt.wrong.is_some() {
-        return;
-    }
-    let Some(chain) = world.store.tables.get(&table).and_then(|t| t.chain(id)) else {
-        return;
-    };
-    let newest = chain
-        .versions
-        .iter()
-        .rev()
-        .find(|v| Some(v.commit) != world.hidden);
-    let Some(newest) = newest.filter(|v| v.commit >= world.order.settled()) else {
-        return;
-    };
-    let Some(commit) = world.order.get(newest.commit) else {
-        return;
-    };
-    if commit.maybe || world.hidden.is_some_and(|own| newest.commit > own) {
-        return;
-    }
+    let Some(chain) = world.store.tables.get(&table).and_then(|t| t.chain(id)) else { return };
+    let below = world.hidden.and_then(|own| chain.versions.iter().position(|v| v.commit == own));
+    let newest = chain.versions[..below.unwrap_or(chain.versions.len())].last();
+    let Some(newest) = newest.filter(|v| v.commit >= world.order.settled()) else { return };
+    let Some(commit) = world.order.get(newest.commit).filter(|c| !c.maybe) else { return };
+    let lock_point = PointId(2 * at as u32 + 2);
+    let snapshot = attempt.windows.iter().find(|(p, _)| *p == SNAPSHOT).map_or(statement, |(_, w)| *w);
     let waits = Difference {
         rule: &anomaly::DIRTY_WRITE,
         observed: "the row was written".to_owned(),

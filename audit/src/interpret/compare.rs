@@ -128,7 +128,9 @@ impl Expect {
     }
 
     fn compare_rows(&self, rows: &Rows, answer: &Answer) -> Match {
-        if answer.columns.len() != rows.types.len() {
+        // A story that a person wrote names no columns for an empty answer, and no types at all.
+        let nothing = answer.columns.is_empty() && answer.tag.as_deref() == Some("SELECT 0");
+        if answer.columns.len() != rows.types.len() && !nothing {
             if answer.columns.is_empty() && answer.rows.is_empty() {
                 // The rows were not captured (a portal described elsewhere).
                 return Match::Unknown("no_row_description".to_owned());
@@ -136,7 +138,7 @@ impl Expect {
             return Match::Unknown("column_count".to_owned());
         }
         for (column, expected) in answer.columns.iter().zip(rows.types.iter()) {
-            if *expected != 0 && column.type_oid != *expected {
+            if *expected != 0 && column.type_oid != 0 && column.type_oid != *expected {
                 return Match::Unknown("column_type".to_owned());
             }
         }
@@ -144,8 +146,13 @@ impl Expect {
             .rows
             .iter()
             .map(|cells| {
-                let decoded = cells.iter().zip(answer.columns.iter());
-                decoded.map(|(cell, column)| decode(column.type_oid, column.format, cell.as_deref(), &self.context)).collect()
+                let decoded = cells.iter().zip(answer.columns.iter()).zip(rows.types.iter());
+                decoded
+                    .map(|((cell, column), expected)| {
+                        let type_oid = if column.type_oid == 0 { *expected } else { column.type_oid };
+                        decode(type_oid, column.format, cell.as_deref(), &self.context)
+                    })
+                    .collect()
             })
             .collect();
         let suspended = answer.tag.is_none();

@@ -175,10 +175,7 @@ impl<'a> Run<'a> {
 
     /// Whether a row that was found may have changed since.
     pub fn views_differ(&self) -> bool {
-        !std::ptr::eq(
-            std::ptr::from_ref(self.views.snapshot).cast::<()>(),
-            std::ptr::from_ref(self.views.latest).cast::<()>(),
-        )
+        self.views.recheck
     }
 
     /// What a value's computation came to: an error of the server stays one, what is not modelled is unknown.

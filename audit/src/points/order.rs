@@ -12,6 +12,7 @@
 //! run among points that share an instant, so everything older than the horizon can be forgotten.
 
 use crate::assemble::Transaction;
+use crate::reference::Member;
 use crate::state::{RowId, TableId};
 use crate::trace::Nanos;
 use smallvec::SmallVec;
@@ -36,8 +37,21 @@ pub struct Commit {
     pub txn: Arc<Transaction>,
     /// Rows it wrote, for garbage collection.
     pub rows: Vec<(TableId, RowId)>,
+    /// Transactions whose answers say something about where its point lies.
+    pub witnesses: Vec<Arc<Member>>,
     /// Commits known to come later although the windows overlap.
     after: SmallVec<[CommitId; 2]>,
+}
+
+/// Witnesses of one commit that are remembered.
+const WITNESSES_MAX: usize = 16;
+
+impl Commit {
+    fn hear(&mut self, witness: &Arc<Member>) {
+        if self.witnesses.len() < WITNESSES_MAX && !self.witnesses.iter().any(|w| Arc::ptr_eq(w, witness)) {
+            self.witnesses.push(witness.clone());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -72,6 +86,7 @@ impl Order {
             maybe,
             txn,
             rows,
+            witnesses: Vec::new(),
             after: SmallVec::new(),
         });
         id
@@ -87,7 +102,8 @@ impl Order {
                 maybe: c.maybe,
                 txn: c.txn.clone(),
                 rows: Vec::new(),
-                after: SmallVec::new(),
+                witnesses: Vec::new(),
+            after: SmallVec::new(),
             }
         });
         Order {
@@ -189,16 +205,18 @@ impl Order {
     }
 
     /// A snapshot taken at or before `done` saw it.
-    pub fn seen_by(&mut self, id: CommitId, done: Nanos) {
+    pub fn seen_by(&mut self, id: CommitId, done: Nanos, witness: &Arc<Member>) {
         if let Some(commit) = self.get_mut(id) {
+            commit.hear(witness);
             commit.hi = commit.hi.min(done);
             commit.maybe = false;
         }
     }
 
     /// A snapshot taken at or after `sent` did not see it.
-    pub fn unseen_by(&mut self, id: CommitId, sent: Nanos) {
+    pub fn unseen_by(&mut self, id: CommitId, sent: Nanos, witness: &Arc<Member>) {
         if let Some(commit) = self.get_mut(id) {
+            commit.hear(witness);
             commit.lo = commit.lo.max(sent);
         }
     }

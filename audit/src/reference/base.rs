@@ -192,7 +192,7 @@ impl View for CaseView<'_> {
             .store
             .tables
             .get(&table)
-            .map_or(Knowledge::Partial, |t| t.knowledge)
+            .map_or(Knowledge::Partial, crate::state::store::Table::scanned)
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub const NODES_MAX: u64 = 200_000;
 
 /// One transaction of a case.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Member {
     pub txn: Arc<Transaction>,
     pub level: Level,

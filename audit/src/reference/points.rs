@@ -192,7 +192,7 @@ impl Search<'_> {
             return None;
         }
         for effect in &effects {
-            walker.overlay.apply(effect, step.seen.window.done);
+            walker.overlay.apply(effect, walker.step);
         }
         if by_statement {
             walker.snapshot = None;

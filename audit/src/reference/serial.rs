@@ -37,6 +37,16 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     }
 }
 
+/// Plays the members in the given order, one after the other; `None` if an answer does not agree.
+pub fn play_in_order(case: &Case<'_>, order: &[usize]) -> Option<Delta> {
+    let mut search = Search { case, real_time: false, nodes: 0, differences: Vec::new() };
+    let mut committed = Delta::default();
+    for &member in order {
+        committed = search.play(member, &committed)?;
+    }
+    Some(committed)
+}
+
 impl Search<'_> {
     fn go(&mut self, left: &[usize], committed: Delta) -> Option<Delta> {
         if left.is_empty() {
@@ -114,7 +124,7 @@ impl Search<'_> {
                 return None;
             }
             for effect in &effects {
-                overlay.apply(effect, step.seen.window.done);
+                overlay.apply(effect, number);
             }
         }
         let mut after = committed.clone();

@@ -6,7 +6,6 @@
 
 use super::{Catalog, Row, RowId, TableId};
 use crate::interpret::Effect;
-use crate::trace::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,8 +16,8 @@ pub const OWN: u64 = 1 << 62;
 pub struct Replaced {
     /// `None`: deleted.
     pub row: Option<Row>,
-    /// When the statement that first wrote it was done: by then the row was locked.
-    pub locked: Nanos,
+    /// The step that first wrote it: when that was done, the row was locked.
+    pub step: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -27,6 +26,8 @@ pub struct OwnTable {
     pub inserted: BTreeMap<RowId, Row>,
     /// TRUNCATE: nothing below is there any more.
     pub truncated: bool,
+    /// Rows that nobody has seen may have been written.
+    pub unseen: bool,
     /// Something unknown was done to it.
     pub havoc: Option<String>,
 }
@@ -48,8 +49,8 @@ impl Overlay {
         self.tables.get(&table)
     }
 
-    /// Applies one effect of a statement that was done at `done`.
-    pub fn apply(&mut self, effect: &Effect, done: Nanos) {
+    /// Applies one effect of step number `step`.
+    pub fn apply(&mut self, effect: &Effect, step: usize) {
         match effect {
             Effect::Insert { table, row } => {
                 let id = RowId(OWN | self.next);
@@ -60,8 +61,8 @@ impl Overlay {
                     .inserted
                     .insert(id, row.clone());
             }
-            Effect::Update { table, id, after, .. } => self.replace(*table, *id, Some(after.clone()), done),
-            Effect::Delete { table, id, .. } => self.replace(*table, *id, None, done),
+            Effect::Update { table, id, after, .. } => self.replace(*table, *id, Some(after.clone()), step),
+            Effect::Delete { table, id, .. } => self.replace(*table, *id, None, step),
             Effect::Truncate { table } => {
                 let own = self.tables.entry(*table).or_default();
                 own.truncated = true;
@@ -72,11 +73,12 @@ impl Overlay {
                 self.tables.entry(*table).or_default().havoc = Some(reason.clone());
             }
             Effect::HavocEverything { reason } => self.havoc_everything = Some(reason.clone()),
+            Effect::Unseen { table } => self.tables.entry(*table).or_default().unseen = true,
             Effect::Catalog(catalog) => self.catalog = Some(catalog.clone()),
         }
     }
 
-    fn replace(&mut self, table: TableId, id: RowId, row: Option<Row>, done: Nanos) {
+    fn replace(&mut self, table: TableId, id: RowId, row: Option<Row>, step: usize) {
         let own = self.tables.entry(table).or_default();
         if id.0 & OWN != 0 {
             match row {
@@ -88,7 +90,7 @@ impl Overlay {
         own.replaced
             .entry(id)
             .and_modify(|r| r.row = row.clone())
-            .or_insert(Replaced { row, locked: done });
+            .or_insert(Replaced { row, step });
     }
 
     /// Gives a known value to an unknown cell of a row that this transaction wrote.

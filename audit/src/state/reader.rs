@@ -106,6 +106,16 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether no two rows can agree in these columns.
+    fn is_unique(&self, table: TableId, columns: &[usize]) -> bool {
+        self.catalog().table(table).is_some_and(|t| {
+            t.keys.iter().any(|key| {
+                let plain = key.predicate.is_none() && key.expressions.iter().all(Option::is_none) && !key.deferrable;
+                plain && !key.columns.is_empty() && key.columns.iter().all(|c| columns.contains(c))
+            })
+        })
+    }
+
     /// Whether this transaction itself created the table, so that every row is known.
     fn is_created(&self, table: TableId) -> bool {
         self.own.catalog.is_some() && self.store.catalog.table(table).is_none()
@@ -138,6 +148,10 @@ fn shown_values(observed: &Outcome) -> Option<FxHashSet<Key>> {
     )
 }
 
+fn is_key_known(row: &Row, columns: &[usize]) -> bool {
+    columns.iter().all(|&column| !matches!(row.get(column), None | Some(Value::Unknown)))
+}
+
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
     columns
         .iter()
@@ -168,7 +182,7 @@ impl View for Reader<'_> {
         if self.is_created(table) {
             return Knowledge::Complete;
         }
-        self.table(table).map_or(Knowledge::Partial, |t| t.knowledge)
+        self.table(table).map_or(Knowledge::Partial, Table::scanned)
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
@@ -210,11 +224,12 @@ impl View for Reader<'_> {
         if self.own.havoc_everything.is_some() || own.is_some_and(|o| o.havoc.is_some()) {
             return false;
         }
+        let mut found = false;
         let mut certain = own.is_some_and(|o| o.truncated) || self.is_created(table);
         if let Some(kept) = self.table(table)
             && !own.is_some_and(|o| o.truncated)
         {
-            certain |= kept.knows(columns, key, self.window.sent);
+            certain |= kept.knows(columns, key, self.window.sent) && !own.is_some_and(|o| o.unseen);
             self.unsure.set(false);
             for id in kept.candidates(columns, key) {
                 let Some(chain) = kept.chain(id) else { continue };
@@ -224,10 +239,13 @@ impl View for Reader<'_> {
                 if let Some(row) = self.visible(chain)
                     && has_key(row, columns, key)
                 {
+                    found |= is_key_known(row, columns);
                     each(id, row);
                 }
             }
             certain &= !self.unsure.get();
+            // Where the key is unique and its row was found, there is no other.
+            certain |= found && self.is_unique(table, columns);
         }
         if let Some(own) = own {
             let replaced = own

@@ -14,7 +14,7 @@ use super::{Catalog, Row, RowId, TableId};
 use crate::points::CommitId;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub struct Table {
     free: Vec<u32>,
     indexes: RefCell<Vec<Index>>,
     rows_len: usize,
+    /// Keys about which an answer was wrong, so that nothing is known of them.
+    doubtful: FxHashSet<(Box<[usize]>, Vec<Key>)>,
     /// Partial tables: keys of which every row is known, and since when.
     known: FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>,
 }
@@ -69,6 +71,7 @@ impl Table {
             free: Vec::new(),
             indexes: RefCell::new(Vec::new()),
             rows_len: 0,
+            doubtful: FxHashSet::default(),
             known: FxHashMap::default(),
         }
     }
@@ -110,18 +113,43 @@ impl Table {
             self.known.clear();
         }
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
-        self.known.entry((columns.into(), key)).or_insert(since);
+        let place = (columns.into(), key);
+        self.doubtful.remove(&place);
+        if self.knowledge == Knowledge::Partial {
+            self.known.entry(place).or_insert(since);
+        }
+    }
+
+    /// An answer about this key was wrong: there may be other rows, and other values.
+    pub fn distrust(&mut self, columns: &[usize], key: &[Value]) {
+        let key: Vec<Key> = key.iter().cloned().map(Key).collect();
+        let place = (columns.into(), key);
+        self.known.remove(&place);
+        self.doubtful.insert(place);
+    }
+
+    /// What a scan can rely on.
+    pub fn scanned(&self) -> Knowledge {
+        if self.doubtful.is_empty() { self.knowledge } else { Knowledge::Partial }
+    }
+
+    /// Rows that nobody has seen were written: no key is known any more.
+    pub fn doubt(&mut self) {
+        self.known.clear();
     }
 
     /// Whether a snapshot taken after `at` finds every row with this key.
     pub fn knows(&self, columns: &[usize], key: &[Value], at: Nanos) -> bool {
-        if self.knowledge == Knowledge::Complete {
+        if self.doubtful.is_empty() && self.knowledge == Knowledge::Complete {
             return true;
         }
-        if self.known.is_empty() {
+        if self.doubtful.is_empty() && self.known.is_empty() {
             return false;
         }
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
+        if self.knowledge == Knowledge::Complete {
+            return !self.doubtful.contains(&(columns.into(), key));
+        }
         self.known
             .get(&(columns.into(), key))
             .is_some_and(|since| *since < at)
