@@ -17,6 +17,7 @@ pub mod completions;
 pub mod man;
 mod log;
 mod report;
+mod child;
 
 use crate::config::{Loaded, Override};
 use clap::{Parser, Subcommand};
@@ -87,7 +88,7 @@ pub fn main(cli: Cli) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    log::start(&loaded.config.log);
+    log::start(&log_of(&cli.command, &loaded));
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
@@ -115,6 +116,15 @@ pub fn main(cli: Cli) -> ExitCode {
     })
 }
 
+/// Only the proxy tells of its daily life; commands that end speak for themselves.
+fn log_of(command: &Command, loaded: &Loaded) -> crate::config::Log {
+    let mut log = loaded.config.log.clone();
+    if !matches!(command, Command::Proxy(_)) && !loaded.origins.contains_key("log.level") {
+        log.level = "warn".to_owned();
+    }
+    log
+}
+
 /// The user asked for something that makes no sense: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -129,4 +139,15 @@ fn load(cli: &Cli) -> anyhow::Result<Loaded> {
         flags.push(Override::parse(text)?);
     }
     Loaded::load(cli.config.as_deref(), flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_tree_is_sound() {
+        Cli::command().debug_assert();
+    }
 }
