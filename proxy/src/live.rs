@@ -52,6 +52,9 @@ pub struct Live {
     /// 1 up, 0 down, -1 none configured.
     pub side_connection_up: AtomicI64,
 
+    /// The proxy's own backends, to tell foreign ones from.
+    pub own: crate::writers::Own,
+
     audit: Mutex<Snapshot>,
     /// Nanoseconds that messages spent inside the proxy, and nanoseconds of statement windows.
     pub added_latency: Mutex<Histogram<u64>>,
@@ -96,6 +99,7 @@ impl Live {
             shed_records: AtomicU64::new(0),
             audit_panics: AtomicU64::new(0),
             side_connection_up: AtomicI64::new(side_up),
+            own: crate::writers::Own::default(),
             audit: Mutex::new(Snapshot::default()),
             added_latency: Mutex::new(histogram()),
             statement_latency: Mutex::new(histogram()),

@@ -137,6 +137,9 @@ impl Work {
         self.records.extend(self.side.try_iter());
 
         let live = &self.live;
+        for pid in self.decoder.new_backends() {
+            live.own.add_backend(pid);
+        }
         live.bytes_to_server.fetch_add(to_server as u64, Relaxed);
         live.bytes_to_client.fetch_add(to_client as u64, Relaxed);
         live.lost_bytes.fetch_add(lost, Relaxed);

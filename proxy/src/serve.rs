@@ -14,6 +14,7 @@ use crate::listen::{self, Listener};
 use crate::live::Live;
 use crate::record::Recording;
 use crate::relay::Drain;
+use crate::side;
 use crate::tls::Identity;
 use crate::upstream::Upstream;
 use anyhow::{Context, Result, bail};
@@ -64,6 +65,11 @@ impl Running {
         let (tap, recorder) = capture::channel();
         let recording = Recording::start(recorder, live.clone())?;
         let admin = runtime.block_on(admin::start(live.clone()))?;
+        // Clients wait for the snapshot rather than overlap it; it is bounded in time.
+        if let Some(record) = runtime.block_on(side::prepare(&config)) {
+            let _ = recording.inbox.send(record);
+        }
+        runtime.spawn(side::watch(live.clone(), recording.inbox.clone()));
         let drain = Arc::new(Drain::default());
         let mut accepting = Vec::new();
         for listener in listeners {

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::config::{Config, Writers};
 use crate::live::Live;
 use crate::upstream::Upstream;
-use crate::writers::{Own, Watch};
+use crate::writers::Watch;
 use anyhow::{Context, Result};
 use pgassay_audit::state::catalog::QUERIES;
 use pgassay_audit::trace::Record;
@@ -73,7 +73,7 @@ pub async fn prepare(config: &Config) -> Option<Record> {
 }
 
 /// Watches for foreign writers for as long as the proxy lives.
-pub async fn watch(live: Arc<Live>, own: Arc<Own>, inbox: crossbeam_channel::Sender<Record>) {
+pub async fn watch(live: Arc<Live>, inbox: crossbeam_channel::Sender<Record>) {
     let config = live.config.load_full();
     let fixed = match config.audit.writers {
         Writers::Auto if config.side.enabled => None,
@@ -95,7 +95,7 @@ pub async fn watch(live: Arc<Live>, own: Arc<Own>, inbox: crossbeam_channel::Sen
     let mut failed = false;
     loop {
         let looked = match connect(&config).await {
-            Ok(client) => look(&client, &mut watch, &own, &inbox, &live).await,
+            Ok(client) => look(&client, &mut watch, &inbox, &live).await,
             Err(error) => Err(error),
         };
         live.side_connection_up.store(0, Relaxed);
@@ -129,13 +129,12 @@ pub async fn watch(live: Arc<Live>, own: Arc<Own>, inbox: crossbeam_channel::Sen
 async fn look(
     client: &Client,
     watch: &mut Watch,
-    own: &Own,
     inbox: &crossbeam_channel::Sender<Record>,
     live: &Live,
 ) -> Result<()> {
     client.batch_execute("SET statement_timeout = '5s'").await?;
     loop {
-        let news = watch.look(client, own).await?;
+        let news = watch.look(client, &live.own).await?;
         live.side_connection_up.store(1, Relaxed);
         if let Some(record) = news
             && inbox.send(record).is_err()

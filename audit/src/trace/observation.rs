@@ -138,7 +138,8 @@ pub struct Answer {
     /// Rows beyond the capture limit: how many rows there were in all and a digest of them.
     /// When set, `rows` is a prefix.
     pub cut: Option<Cut>,
-    /// Data of COPY … TO STDOUT or COPY … FROM STDIN, as text lines or binary, concatenated.
+    /// Data of COPY … TO STDOUT or COPY … FROM STDIN, as text lines or binary, concatenated. What a client
+    /// sends may end with a line `\.`, which is not data.
     pub copy: Option<Bytes>,
 }
 
@@ -185,7 +186,8 @@ pub struct Gap {
 pub struct Bootstrap {
     pub window: Window,
     pub server_version: String,
-    /// `default_transaction_isolation`, `TimeZone`, `lc_collate` … as the server reports them.
+    /// `default_transaction_isolation`, `TimeZone`, `lc_collate` … as the server reports them, and first
+    /// `database`: only sessions of that database see this state.
     pub settings: Vec<(String, String)>,
     /// The catalog, as rows of the queries that `pgassay_audit::state::catalog::QUERIES` names.
     pub catalog: Vec<(String, Vec<Vec<Option<String>>>)>,

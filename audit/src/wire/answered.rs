@@ -114,7 +114,7 @@ impl Session {
                 let status = message::parameter_status(body).ok_or_else(malformed)?;
                 self.parameter_status(status);
             }
-            b'K' => self.set_backend(body.uint32().ok_or_else(malformed)?),
+            b'K' => around.backends.push(body.uint32().ok_or_else(malformed)?),
             // Notices, notifications, authentication and protocol negotiation are not part of any answer.
             b'N' | b'A' | b'R' | b'v' => {}
             // CopyBoth belongs to replication, which is not followed.

@@ -50,6 +50,7 @@ pub struct Decoder {
     sessions: FxHashMap<SessionId, Session>,
     texts: Texts,
     counters: Counters,
+    backends: Vec<u32>,
     marked: Nanos,
 }
 
@@ -58,6 +59,7 @@ pub(super) struct Around<'a> {
     pub limits: Limits,
     pub texts: &'a mut Texts,
     pub counters: &'a mut Counters,
+    pub backends: &'a mut Vec<u32>,
     pub out: &'a mut Vec<Record>,
 }
 
@@ -72,6 +74,7 @@ impl Decoder {
             sessions: FxHashMap::default(),
             texts: Texts::default(),
             counters: Counters::default(),
+            backends: Vec::new(),
             marked: 0,
         }
     }
@@ -83,6 +86,7 @@ impl Decoder {
             limits,
             texts: &mut self.texts,
             counters: &mut self.counters,
+            backends: &mut self.backends,
             out,
         };
         match captured {
@@ -145,6 +149,7 @@ impl Decoder {
             limits: self.limits,
             texts: &mut self.texts,
             counters: &mut self.counters,
+            backends: &mut self.backends,
             out,
         };
         for session in self.sessions.values_mut().filter(|s| s.is_lost()) {
@@ -165,8 +170,8 @@ impl Decoder {
         self.counters
     }
 
-    /// Process ids of the server's backends behind the open sessions, as they told at start.
-    pub fn backends(&self) -> impl Iterator<Item = u32> + '_ {
-        self.sessions.values().filter_map(Session::backend)
+    /// Process ids of the server's backends behind sessions that were begun since this was last asked.
+    pub fn new_backends(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.backends)
     }
 }

@@ -29,7 +29,6 @@ pub struct Session {
     pub(super) phase: Phase,
     pub(super) facts: SessionFacts,
     pub(super) encoding: Encoding,
-    backend: Option<u32>,
     pub(super) client: Option<Framer>,
     pub(super) server: Option<Framer>,
 
@@ -120,7 +119,6 @@ impl Session {
                 parameters: Vec::new(),
             },
             encoding: Encoding::Utf8,
-            backend: None,
             client: Some(Framer::startup(limits.message_bytes_max)),
             server: Some(Framer::tagged(limits.message_bytes_max)),
             statements: Named::default(),
@@ -155,14 +153,6 @@ impl Session {
             quiet_since: None,
         });
         session
-    }
-
-    pub fn backend(&self) -> Option<u32> {
-        self.backend
-    }
-
-    pub(super) fn set_backend(&mut self, pid: u32) {
-        self.backend = Some(pid);
     }
 
     pub fn is_lost(&self) -> bool {
