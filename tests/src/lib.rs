@@ -10,3 +10,4 @@ pub mod raw;
 pub mod sniff;
 pub mod http;
 pub mod tools;
+pub mod prometheus;
