@@ -18,7 +18,7 @@
 //! Always true: nothing of this is captured; the relay's streams begin with the startup packet on one side
 //! and with AuthenticationOk on the other.
 
-mod scram;
+pub mod scram;
 mod users;
 
 pub use users::Users;

@@ -6,8 +6,9 @@
 //! Always true:
 //!   - nothing here blocks, takes a lock, makes a system call or copies bytes on the relay's side, except
 //!     that the first piece after a long silence of *all* lanes wakes the recorder;
-//!   - a lane that holds more than `lane_bytes_max` opens a gap: everything is dropped until the recorder
-//!     has taken what was there and closed the gap. A gap covers the instants of all it lost;
+//!   - a lane that holds more than `lane_bytes_max`, or all lanes together more than `bytes_max`, open a
+//!     gap: everything is dropped until the recorder has taken what was there and closed the gap. A gap
+//!     covers the instants of all it lost;
 //!   - after [`Recorder::collect`] returned `Some(until)`, every piece stamped before `until` was handed
 //!     out, or lies in a gap that was handed out.
 //!
@@ -34,6 +35,13 @@ const PIECE_BYTES: usize = 64;
 pub struct Tap {
     announce: Sender<Arc<Shared>>,
     sessions: Arc<AtomicU64>,
+    total: Arc<Total>,
+}
+
+/// What all lanes hold together.
+struct Total {
+    waiting_bytes: AtomicUsize,
+    bytes_max: usize,
 }
 
 /// One connection's end of its lane.
@@ -61,6 +69,7 @@ struct Shared {
     stamping: AtomicBool,
     dirty: AtomicBool,
     waiting_bytes: AtomicUsize,
+    total: Arc<Total>,
     /// 0: no gap is open.
     gap_from: AtomicU64,
     lost_bytes: AtomicU64,
@@ -79,11 +88,12 @@ pub struct Recorder {
     quiet_rounds: u32,
 }
 
-/// Two ends: lanes are made at the first, drained at the second.
-pub fn channel() -> (Tap, Recorder) {
+/// Two ends: lanes are made at the first, drained at the second; `bytes_max` may wait between them.
+pub fn channel(bytes_max: usize) -> (Tap, Recorder) {
     let (announce, announced) = crossbeam_channel::unbounded();
+    let total = Arc::new(Total { waiting_bytes: AtomicUsize::new(0), bytes_max });
     (
-        Tap { announce, sessions: Arc::new(AtomicU64::new(0)) },
+        Tap { announce, sessions: Arc::new(AtomicU64::new(0)), total },
         Recorder { announced, again: Vec::new(), quiet_rounds: 0 },
     )
 }
@@ -100,6 +110,7 @@ impl Tap {
             stamping: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
             waiting_bytes: AtomicUsize::new(0),
+            total: self.total.clone(),
             gap_from: AtomicU64::new(0),
             lost_bytes: AtomicU64::new(0),
             closed_at: AtomicU64::new(0),
@@ -131,11 +142,12 @@ impl Lane {
         let waiting = shared.waiting_bytes.load(Relaxed);
         if shared.gap_from.load(Acquire) != 0 {
             shared.lost_bytes.fetch_add(bytes.len() as u64, Relaxed);
-        } else if waiting > 0 && waiting + cost > self.bytes_max {
+        } else if waiting > 0 && (waiting + cost > self.bytes_max || shared.total.is_full()) {
             shared.lost_bytes.fetch_add(bytes.len() as u64, Relaxed);
             shared.gap_from.store(at, Release);
         } else {
             shared.waiting_bytes.fetch_add(cost, Relaxed);
+            shared.total.waiting_bytes.fetch_add(cost, Relaxed);
             let piece = Piece { direction, at, bytes: bytes.clone(), previous_took: self.took };
             let _ = self.pieces.send(piece);
         }
@@ -222,6 +234,12 @@ fn settles(stamping: &AtomicBool) -> bool {
     false
 }
 
+impl Total {
+    fn is_full(&self) -> bool {
+        self.waiting_bytes.load(Relaxed) > self.bytes_max
+    }
+}
+
 impl Shared {
     fn drain(&self, out: &mut impl FnMut(Captured), took: &mut impl FnMut(u32)) -> usize {
         let session = self.session;
@@ -232,7 +250,9 @@ impl Shared {
         }
         let mut pieces = 0;
         for piece in self.pieces.try_iter() {
-            self.waiting_bytes.fetch_sub(piece.bytes.len() + PIECE_BYTES, Relaxed);
+            let cost = piece.bytes.len() + PIECE_BYTES;
+            self.waiting_bytes.fetch_sub(cost, Relaxed);
+            self.total.waiting_bytes.fetch_sub(cost, Relaxed);
             if piece.previous_took > 0 {
                 took(piece.previous_took);
             }
@@ -265,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_session_is_handed_over_in_order() {
-        let (tap, mut recorder) = channel();
+        let (tap, mut recorder) = channel(1 << 30);
         let mut lane = tap.open(1 << 20);
         lane.put(Direction::ToServer, &Bytes::from_static(b"ask"));
         lane.put(Direction::ToClient, &Bytes::from_static(b"answer"));
@@ -289,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_full_lane_makes_a_gap_that_covers_the_loss_and_recovers() {
-        let (tap, mut recorder) = channel();
+        let (tap, mut recorder) = channel(1 << 30);
         let mut lane = tap.open(1_000);
         let piece = Bytes::from(vec![0; 400]);
         for _ in 0..10 {
@@ -307,8 +327,23 @@ mod tests {
     }
 
     #[test]
+    fn all_lanes_together_are_bounded_too() {
+        let (tap, mut recorder) = channel(1_000);
+        let mut lanes = [tap.open(1 << 20), tap.open(1 << 20)];
+        let piece = Bytes::from(vec![0; 400]);
+        for _ in 0..10 {
+            lanes.iter_mut().for_each(|lane| lane.put(Direction::ToClient, &piece));
+        }
+        let (seen, _) = collect(&mut recorder);
+        assert_eq!(seen.iter().filter(|captured| matches!(captured, Captured::Gap { .. })).count(), 2);
+        assert_eq!(seen.iter().filter(|captured| matches!(captured, Captured::Bytes { .. })).count(), 3);
+        lanes.iter_mut().for_each(|lane| lane.put(Direction::ToClient, &piece));
+        assert_eq!(collect(&mut recorder).0.len(), 2);
+    }
+
+    #[test]
     fn whatever_was_stamped_before_a_round_is_in_it() {
-        let (tap, mut recorder) = channel();
+        let (tap, mut recorder) = channel(1 << 30);
         let threads: Vec<_> = (0..3)
             .map(|_| {
                 let mut lane = tap.open(1 << 30);

@@ -104,6 +104,8 @@ pub enum AuthMode {
 pub struct Capture {
     /// Captured bytes that one connection may have waiting; beyond it there is a recorded gap.
     pub lane_bytes_max: usize,
+    /// The same for all connections together.
+    pub bytes_max: usize,
     /// Beyond this a result is recorded as a prefix, a row count and a digest.
     pub result_bytes_max: usize,
 }
@@ -285,7 +287,7 @@ impl Default for Auth {
 
 impl Default for Capture {
     fn default() -> Capture {
-        Capture { lane_bytes_max: 8 << 20, result_bytes_max: 4 << 20 }
+        Capture { lane_bytes_max: 8 << 20, bytes_max: 256 << 20, result_bytes_max: 4 << 20 }
     }
 }
 

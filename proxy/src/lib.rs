@@ -18,6 +18,7 @@ pub mod wire;
 pub mod capture;
 pub mod record;
 pub mod keep;
+pub mod judge;
 pub mod bootstrap;
 pub mod writers;
 pub mod side;

@@ -9,28 +9,24 @@
 //!   - the journal and the audit see the same records in the same order (the audit perhaps fewer).
 
 use crate::capture::Recorder;
-use crate::clock;
 use crate::config::Config;
+use crate::judge::{Feed, judge};
 use crate::keep::Keeper;
 use crate::live::Live;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender};
-use pgassay_audit::trace::{Gap, Nanos, Record, Window};
-use pgassay_audit::verdict::Summary;
+use pgassay_audit::trace::{Nanos, Record};
 use pgassay_audit::wire::{Captured, Decoder, Direction};
 use pgassay_audit::{Auditor, Settings};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the recorder sleeps between two rounds while there is traffic.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(4);
 /// How long it sleeps at most when there is none.
 const AT_MOST: Duration = Duration::from_millis(250);
-/// How often the audit's totals are published.
-const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
 /// Both threads, running.
 pub struct Recording {
@@ -50,7 +46,14 @@ impl Recording {
             let (feed, queue) = Feed::new(&config, live.clone());
             let (settings, live) = (settings(&config)?, live.clone());
             let thread = std::thread::Builder::new().name("audit".to_owned());
-            (Some(feed), Some(thread.spawn(move || judge(queue, settings, &live)).context("a thread")?))
+            (
+                Some(feed),
+                Some(
+                    thread
+                        .spawn(move || judge(queue, || Auditor::new(settings.clone()), &live))
+                        .context("a thread")?,
+                ),
+            )
         };
         let mut work = Work::new(live, &config, side, feed)?;
         let thread = std::thread::Builder::new().name("recorder".to_owned());
@@ -174,216 +177,4 @@ impl Work {
             }
         }
     }
-}
-
-/// The recorder's end of the audit's queue: bounded, never waited on.
-struct Feed {
-    queue: Sender<Batch>,
-    waiting: Arc<AtomicU64>,
-    waiting_bytes: Arc<AtomicU64>,
-    records_max: u64,
-    bytes_max: u64,
-    /// Since when nothing was handed over, and what must not be lost of it.
-    shed_from: Option<Nanos>,
-    deferred: Vec<Record>,
-    live: Arc<Live>,
-}
-
-struct Batch {
-    records: Vec<Record>,
-    bytes: u64,
-    /// When it was handed over.
-    at: Nanos,
-}
-
-/// The audit's end.
-struct Queue {
-    batches: Receiver<Batch>,
-    waiting: Arc<AtomicU64>,
-    waiting_bytes: Arc<AtomicU64>,
-}
-
-impl Feed {
-    fn new(config: &Config, live: Arc<Live>) -> (Feed, Queue) {
-        let (queue, batches) = crossbeam_channel::unbounded();
-        let (waiting, waiting_bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let feed = Feed {
-            queue,
-            waiting: waiting.clone(),
-            waiting_bytes: waiting_bytes.clone(),
-            records_max: config.audit.queue_len_max as u64,
-            bytes_max: config.audit.queue_bytes_max as u64,
-            shed_from: None,
-            deferred: Vec::new(),
-            live,
-        };
-        (feed, Queue { batches, waiting, waiting_bytes })
-    }
-
-    fn send(&mut self, mut records: Vec<Record>) {
-        let waiting = self.waiting.load(Relaxed);
-        let full = waiting > 0
-            && (waiting + records.len() as u64 > self.records_max
-                || self.waiting_bytes.load(Relaxed) > self.bytes_max);
-        if full {
-            self.shed(records);
-        } else {
-            if let Some(from) = self.shed_from.take() {
-                let reason = "the audit was behind".to_owned();
-                let window = Window::new(from, clock::now());
-                let mut first = vec![Record::Gap(Gap { session: None, window, reason })];
-                first.append(&mut self.deferred);
-                first.append(&mut records);
-                records = first;
-            }
-            let bytes = records.iter().map(cost).sum();
-            self.waiting.fetch_add(records.len() as u64, Relaxed);
-            self.waiting_bytes.fetch_add(bytes, Relaxed);
-            let _ = self.queue.send(Batch { records, bytes, at: clock::now() });
-        }
-        self.live.audit_queue_records.store(self.waiting.load(Relaxed), Relaxed);
-    }
-
-    /// Drops statements and marks; keeps what later records cannot be understood without.
-    fn shed(&mut self, records: Vec<Record>) {
-        for record in records {
-            match record {
-                Record::Statement(statement) => {
-                    let from = self.shed_from.get_or_insert(statement.window.sent);
-                    *from = (*from).min(statement.window.sent);
-                    self.live.shed_records.fetch_add(1, Relaxed);
-                }
-                Record::Mark { at } => {
-                    self.shed_from.get_or_insert(at);
-                }
-                kept => self.deferred.push(kept),
-            }
-        }
-        self.shed_from.get_or_insert_with(clock::now);
-    }
-}
-
-/// About how much memory a record holds.
-fn cost(record: &Record) -> u64 {
-    use pgassay_audit::trace::Outcome;
-    let Record::Statement(statement) = record else {
-        return 128;
-    };
-    let parameters: usize =
-        statement.parameters.iter().flat_map(|p| &p.value).map(|value| 48 + value.len()).sum();
-    let answer = match &statement.outcome {
-        Outcome::Answer(answer) => {
-            let cells: usize = answer.rows.iter().flatten().flatten().map(|cell| 32 + cell.len()).sum();
-            cells + answer.copy.as_ref().map_or(0, |copy| copy.len())
-        }
-        _ => 0,
-    };
-    (512 + parameters + answer) as u64
-}
-
-/// The audit's thread: takes records until there are no more, whatever happens to the auditor.
-fn judge(queue: Queue, settings: Settings, live: &Live) {
-    let mut earlier = Summary::default();
-    let mut auditor = Auditor::new(settings.clone());
-    let mut published = Instant::now();
-    loop {
-        let batch = match queue.batches.recv_timeout(PUBLISH_EVERY) {
-            Ok(batch) => Some(batch),
-            Err(crossbeam_channel::RecvTimeoutError::Timeout) => None,
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
-        };
-        let mut found = false;
-        if let Some(Batch { records, bytes, at }) = batch {
-            live.audit_oldest.store(at, Relaxed);
-            let count = records.len() as u64;
-            let mut records = records.into_iter();
-            // A crash loses one record and the auditor; the rest of the batch goes to its successor.
-            while records.len() > 0 {
-                let taken = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                    records.by_ref().fold(false, |found, record| {
-                        let violations = auditor.take(record);
-                        tell(&violations);
-                        found || !violations.is_empty()
-                    })
-                }));
-                match taken {
-                    Ok(more) => found |= more,
-                    Err(_) => {
-                        live.audit_panics.fetch_add(1, Relaxed);
-                        tracing::error!(
-                            "the audit crashed; it starts anew and knows nothing of what was before"
-                        );
-                        earlier = merged(&earlier, &auditor.summary());
-                        auditor = Auditor::new(settings.clone());
-                        let window = Window::new(0, clock::now());
-                        let reason = "the audit crashed".to_owned();
-                        auditor.take(Record::Gap(Gap { session: None, window, reason }));
-                    }
-                }
-            }
-            queue.waiting.fetch_sub(count, Relaxed);
-            queue.waiting_bytes.fetch_sub(bytes, Relaxed);
-            live.audit_queue_records.store(queue.waiting.load(Relaxed), Relaxed);
-            if queue.batches.is_empty() {
-                live.audit_oldest.store(0, Relaxed);
-            }
-        }
-        if found || published.elapsed() >= PUBLISH_EVERY {
-            published = Instant::now();
-            publish(live, &earlier, &auditor);
-        }
-    }
-    match std::panic::catch_unwind(AssertUnwindSafe(|| auditor.finish())) {
-        Ok(violations) => tell(&violations),
-        Err(_) => {
-            live.audit_panics.fetch_add(1, Relaxed);
-        }
-    }
-    publish(live, &earlier, &auditor);
-}
-
-fn tell(violations: &[pgassay_audit::verdict::Violation]) {
-    for violation in violations {
-        tracing::error!(id = %violation.id, rule = %violation.rule, level = ?violation.level, "violation");
-    }
-}
-
-fn publish(live: &Live, earlier: &Summary, auditor: &Auditor) {
-    let summary = merged(earlier, &auditor.summary());
-    live.transactions.store(summary.transactions, Relaxed);
-    let mut snapshot = live.audit();
-    snapshot.stats = auditor.stats();
-    snapshot.summary = summary;
-}
-
-/// The totals of two auditors, one after the other.
-pub fn merged(earlier: &Summary, later: &Summary) -> Summary {
-    if *earlier == Summary::default() {
-        return later.clone();
-    }
-    let mut sum = later.clone();
-    sum.transactions += earlier.transactions;
-    sum.statements += earlier.statements;
-    sum.gaps += earlier.gaps;
-    sum.violations.splice(0..0, earlier.violations.iter().cloned());
-    sum.coverage.checked += earlier.coverage.checked;
-    sum.coverage.partial += earlier.coverage.partial;
-    sum.coverage.unchecked += earlier.coverage.unchecked;
-    for (reason, count) in &earlier.coverage.reasons {
-        *sum.coverage.reasons.entry(reason.clone()).or_default() += count;
-    }
-    for (tier, count) in &earlier.tiers {
-        *sum.tiers.entry(tier.clone()).or_default() += count;
-    }
-    for shape in &earlier.coverage.shapes {
-        match sum.coverage.shapes.iter_mut().find(|other| other.shape == shape.shape) {
-            Some(other) => {
-                other.checked += shape.checked;
-                other.partial += shape.partial;
-                other.unchecked += shape.unchecked;
-            }
-            None => sum.coverage.shapes.push(shape.clone()),
-        }
-    }
-    sum
 }

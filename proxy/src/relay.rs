@@ -66,6 +66,15 @@ impl Drain {
         self.now.store(true, Ordering::SeqCst);
         self.gently();
     }
+
+    /// Returns when the proxy wants to end.
+    pub async fn begun(&self) {
+        let mut changed = pin!(self.changed.notified());
+        changed.as_mut().enable();
+        if !self.gently.load(Ordering::SeqCst) {
+            changed.await;
+        }
+    }
 }
 
 /// One direction of a connection.

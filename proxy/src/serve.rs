@@ -62,7 +62,7 @@ impl Running {
         let listeners: Vec<Listener> = runtime.block_on(listen::bind(&config))?;
         let addresses = listeners.iter().map(|listener| listener.address.clone()).collect();
 
-        let (tap, recorder) = capture::channel();
+        let (tap, recorder) = capture::channel(config.capture.bytes_max);
         let recording = Recording::start(recorder, live.clone())?;
         let admin = runtime.block_on(admin::start(live.clone()))?;
         // Clients wait for the snapshot rather than overlap it; it is bounded in time.
@@ -77,14 +77,6 @@ impl Running {
             accepting.push(runtime.spawn(accept));
         }
         runtime.spawn(watch(Arc::downgrade(&shared)));
-        // Reachability is known before the first client comes.
-        let probe = shared.clone();
-        runtime.spawn(async move {
-            match probe.connect().await {
-                Ok(_) => probe.live.ready.store(true, Relaxed),
-                Err(error) => tracing::warn!("the server cannot be reached yet: {error:#}"),
-            }
-        });
         Ok(Running { live, shared, drain, recording, admin, addresses, runtime, accepting })
     }
 
@@ -229,15 +221,25 @@ fn users(config: &Config) -> Result<Users> {
     }
 }
 
-/// Reads certificate and user list again when their files change.
+/// Reads certificate and user list again when their files change; looks for the server as long as it was not
+/// there when last asked for.
 async fn watch(shared: std::sync::Weak<Shared>) {
     let mut seen = match shared.upgrade() {
         Some(shared) => shared.watched(),
         None => return,
     };
+    let mut missed = false;
     loop {
-        tokio::time::sleep(WATCH_EVERY).await;
         let Some(shared) = shared.upgrade() else { return };
+        if !shared.live.ready.load(Relaxed) {
+            match shared.connect().await {
+                Ok(_) => shared.live.ready.store(true, Relaxed),
+                Err(error) if !missed => tracing::warn!("the server cannot be reached: {error:#}"),
+                Err(_) => (),
+            }
+            missed = !shared.live.ready.load(Relaxed);
+        }
+        tokio::time::sleep(WATCH_EVERY).await;
         let now = shared.watched();
         if now == seen {
             continue;

@@ -59,7 +59,12 @@ impl Refusal {
 pub async fn serve(socket: Socket, shared: &Shared, tap: &Tap, drain: &Drain) -> Result<Option<Ended>> {
     let config = shared.live.config.load_full();
     let patience = Duration::from_secs(config.proxy.startup_seconds);
-    let wanted = match tokio::time::timeout(patience, negotiate(socket, shared)).await {
+    let negotiated = tokio::select! {
+        negotiated = tokio::time::timeout(patience, negotiate(socket, shared)) => negotiated,
+        // Nobody has been promised anything yet.
+        () = drain.begun() => return Ok(None),
+    };
+    let wanted = match negotiated {
         Ok(wanted) => wanted?,
         Err(_) => {
             tracing::debug!("a client did not finish its startup within {patience:?}");

@@ -17,11 +17,13 @@ fn program(name: &str) -> PathBuf {
 fn drive(cluster: &Cluster, command: impl FnOnce(&Proxy) -> Command) {
     let proxy = Proxy::start_with(&cluster.address(), |config| config.record_only = true);
     let output = command(&proxy).output().expect("the driver's program runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("ok"), "{said}");
     let live = proxy.stop();
     assert!(live.statements.load(Relaxed) > 20);
-    let troubles = [&live.decode_errors, &live.gaps, &live.unknown_messages].map(|counter| counter.load(Relaxed));
+    let troubles =
+        [&live.decode_errors, &live.gaps, &live.unknown_messages].map(|counter| counter.load(Relaxed));
     assert_eq!(troubles, [0, 0, 0], "decode errors, gaps, unknown messages");
 }
 
@@ -101,7 +103,8 @@ fn tokio_postgres() {
     let proxy = Proxy::start_with(&cluster.address(), |config| config.record_only = true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (mut client, connection) = tokio_postgres::connect(&proxy.uri(), tokio_postgres::NoTls).await.unwrap();
+        let (mut client, connection) =
+            tokio_postgres::connect(&proxy.uri(), tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         client.batch_execute("create table t(a int primary key, b text)").await.unwrap();
         let transaction = client.transaction().await.unwrap();

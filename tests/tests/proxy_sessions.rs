@@ -54,7 +54,10 @@ fn the_extended_protocol_in_all_its_forms() {
     assert_eq!(tags(&client.until_ready()), "DDsDCZ");
 
     // Several statements in one Query, an empty one, a notice, a parameter that changes on its own.
-    assert_eq!(tags(&client.query("select 1; select 2; insert into pg_temp.nowhere values (1); select 3")), "TDCTDCEZ");
+    assert_eq!(
+        tags(&client.query("select 1; select 2; insert into pg_temp.nowhere values (1); select 3")),
+        "TDCTDCEZ"
+    );
     assert_eq!(tags(&client.query("")), "IZ");
     assert_eq!(tags(&client.query("do $$ begin raise notice 'n'; end $$")), "NCZ");
     assert_eq!(tags(&client.query("set application_name = 'x'")), "CSZ");
@@ -87,7 +90,10 @@ fn copy_in_copy_out_and_copy_that_fails() {
     };
     begin(&mut client);
     // The server ignores Flush and Sync in mid-copy.
-    client.send(&[message(b'd', b"1\n2\n"), message(b'H', b""), sync(), message(b'd', b"3\n"), message(b'c', b"")].concat());
+    client.send(
+        &[message(b'd', b"1\n2\n"), message(b'H', b""), sync(), message(b'd', b"3\n"), message(b'c', b"")]
+            .concat(),
+    );
     assert_eq!(tags(&client.until_ready()), "CZ");
     begin(&mut client);
     client.send(&message(b'f', &text("changed my mind")));
@@ -137,11 +143,17 @@ fn a_row_of_a_hundred_megabytes_passes_and_is_recorded_as_cut() {
     assert_eq!(tags(&client.query("select 1")), "TDCZ");
     drop(client);
     proxy.stop();
-    let records: Vec<Record> = Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
+    let records: Vec<Record> =
+        Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
     let big = statements(&records).find(|(text, _)| text.contains("repeat")).unwrap();
     let Outcome::Answer(answer) = big.1 else { panic!("{:?}", big.1) };
     assert_eq!(answer.cut.as_ref().map(|cut| cut.rows), Some(1));
-    assert!(std::fs::read_dir(dir.path()).unwrap().flatten().all(|file| file.metadata().unwrap().len() < 50 << 20));
+    assert!(
+        std::fs::read_dir(dir.path())
+            .unwrap()
+            .flatten()
+            .all(|file| file.metadata().unwrap().len() < 50 << 20)
+    );
 }
 
 fn statements(records: &[Record]) -> impl Iterator<Item = (&str, &Outcome)> {
@@ -193,7 +205,8 @@ fn unknown_messages_are_forwarded_and_counted() {
         if read_packet(&mut stream).is_err() {
             return;
         }
-        stream.write_all(&welcome()).unwrap();
+        // BackendKeyData may be absent.
+        stream.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat()).unwrap();
         let mut query = [0; 6];
         std::io::Read::read_exact(&mut stream, &mut query).unwrap();
         let answer = [message(b'y', b"what is this"), message(b'I', b""), message(b'Z', b"I")].concat();
@@ -259,7 +272,8 @@ fn replication_connections_pass_unrecorded() {
     // CopyBoth, both ways.
     let position = client.query("IDENTIFY_SYSTEM");
     let body = String::from_utf8_lossy(&position[1].body).into_owned();
-    let lsn = body.split(|c: char| !c.is_ascii_hexdigit() && c != '/').find(|word| word.contains('/')).unwrap();
+    let lsn =
+        body.split(|c: char| !c.is_ascii_hexdigit() && c != '/').find(|word| word.contains('/')).unwrap();
     client.send(&message(b'Q', &text(&format!("START_REPLICATION {lsn}"))));
     assert_eq!(client.next().unwrap().tag, b'W');
     client.send(&message(b'c', b""));
@@ -331,6 +345,16 @@ fn a_drain_has_a_deadline() {
 }
 
 #[test]
+fn a_drain_does_not_wait_for_clients_that_have_not_begun() {
+    let cluster = Cluster::start().unwrap();
+    let proxy = Proxy::start_with(&cluster.address(), |config| config.proxy.drain_seconds = 600);
+    let mut silent = Client::connect(proxy.port());
+    wait_until("it is accepted", || proxy.live().connections_open.load(Relaxed) == 1);
+    proxy.stop();
+    assert_eq!(silent.until_closed(), []);
+}
+
+#[test]
 fn clients_that_vanish_leave_nothing_behind() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start(&cluster.address());
@@ -366,7 +390,8 @@ fn what_passed_is_recorded_with_its_windows() {
     assert!(live.journal_bytes.load(Relaxed) > 0);
     assert_eq!(live.summary().statements, 4);
 
-    let records: Vec<Record> = Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
+    let records: Vec<Record> =
+        Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
     let windows: Vec<_> = records
         .iter()
         .filter_map(|record| match record {
@@ -405,7 +430,8 @@ fn passwords_and_keys_are_not_recorded() {
     client.query("select 1");
     drop(client);
     proxy.stop();
-    let records: Vec<Record> = Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
+    let records: Vec<Record> =
+        Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
     assert_eq!(statements(&records).count(), 1);
     assert!(!format!("{records:?}").contains("sesame"));
 }

@@ -213,6 +213,20 @@ fn a_new_certificate_is_picked_up_without_a_restart() {
 }
 
 #[test]
+fn newer_drivers_cancel_and_connect_directly_over_tls() {
+    let Some(python) = pgassay_tests::deps::find("python") else { return };
+    let own = Certificates::make("proxy");
+    let cluster = Cluster::start().unwrap();
+    let proxy = Proxy::start_with(&cluster.address(), |config| secured(config, &own, TlsMode::Require));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/psycopg_tls.py");
+    let root = own.authority.display();
+    let uri = format!("{}?sslmode=verify-full&sslnegotiation=direct&sslrootcert={root}", proxy.uri());
+    let output = Command::new(python.join("bin/python")).arg(script).arg(uri).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(proxy.live().cancel_requests.load(std::sync::atomic::Ordering::Relaxed) > 0);
+}
+
+#[test]
 fn direct_tls_needs_alpn() {
     let own = Certificates::make("proxy");
     let cluster = Cluster::start().unwrap();

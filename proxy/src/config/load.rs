@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Variables with our prefix that are not keys.
-const OTHER_VARIABLES: &[&str] = &["PGASSAY_CONFIG", "PGASSAY_PG_BIN"];
+const OTHER_VARIABLES: &[&str] = &["PGASSAY_CONFIG", "PGASSAY_PG_BIN", "PGASSAY_DEPS"];
 
 /// The effective configuration and where each key of it came from.
 #[derive(Clone, Debug)]
@@ -99,7 +99,11 @@ impl Loaded {
             let value = serde_json::to_value(&table)?;
             let mut given = Vec::new();
             flatten("", &value, &defaults, &mut given);
-            for (key, value) in given {
+            for (key, mut value) in given {
+                // TOML has no word for «nothing».
+                if value == Value::from("") {
+                    value = Value::Null;
+                }
                 check_known(&key, &defaults).with_context(|| path.display().to_string())?;
                 builder = builder.set_override(&key, to_config(&value)).with_context(|| key.clone())?;
                 origins.insert(key, Origin::File(path.clone()));
@@ -148,9 +152,31 @@ impl Loaded {
             .into_iter()
             .map(|(key, value)| {
                 let origin = self.origins.get(&key).cloned().unwrap_or(Origin::Default);
-                (key, value, origin)
+                (key, without_password(value), origin)
             })
             .collect()
+    }
+}
+
+/// `postgresql://me:secret@db` → `postgresql://me:***@db`.
+fn without_password(value: Value) -> Value {
+    let Value::String(text) = &value else { return value };
+    let Some((scheme, rest)) = text.split_once("://") else { return value };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let hidden = match rest[..end].rsplit_once('@') {
+        Some((userinfo, _)) => userinfo.split_once(':').map(|(user, password)| {
+            let after = user.len() + 1 + password.len();
+            format!("{scheme}://{user}:***{}", &rest[after..])
+        }),
+        None => None,
+    };
+    let shown = hidden.unwrap_or_else(|| text.clone());
+    match shown.split_once("password=") {
+        Some((before, after)) => {
+            let tail = after.find('&').map_or("", |at| &after[at..]);
+            Value::from(format!("{before}password=***{tail}"))
+        }
+        None => Value::from(shown),
     }
 }
 
@@ -191,12 +217,13 @@ fn check_known(key: &str, known: &BTreeMap<String, Value>) -> Result<()> {
 }
 
 /// Plain text of a variable or flag, read as the kind of value that the key has. Lists are separated by
-/// commas.
+/// commas; nothing at all unsets.
 fn from_text(default: &Value, text: &str) -> Value {
     match default {
+        Value::Array(_) if text.is_empty() => Value::Array(Vec::new()),
+        _ if text.is_empty() => Value::Null,
         Value::Array(_) => text.split(',').map(|part| Value::from(part.trim())).collect(),
         Value::Bool(_) | Value::Number(_) => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
-        Value::Null if text.is_empty() => Value::Null,
         _ => Value::from(text),
     }
 }
@@ -292,6 +319,31 @@ mod tests {
         assert!(format!("{error:#}").contains("maybe"), "{error:#}");
         let error = read("", &[("PGASSAY_PROXY_THREADS", "many")], Vec::new()).unwrap_err();
         assert!(format!("{error:#}").contains("threads"), "{error:#}");
+    }
+
+    #[test]
+    fn nothing_unsets() {
+        assert_eq!(read("[admin]\nlisten = ''", &[], Vec::new()).unwrap().config.admin.listen, None);
+        let flags = vec![Override::parse("admin.listen=").unwrap()];
+        assert_eq!(read("", &[], flags).unwrap().config.admin.listen, None);
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (given, shown) in [
+            ("postgresql://me:secret@db:1/x?a=b", "postgresql://me:***@db:1/x?a=b"),
+            (
+                "postgresql://me@db/x?password=secret&sslmode=require",
+                "postgresql://me@db/x?password=***&sslmode=require",
+            ),
+            ("postgres://me:se:cr@et@db", "postgres://me:***@db"),
+            ("127.0.0.1:5432", "127.0.0.1:5432"),
+        ] {
+            let loaded = read("", &[("PGASSAY_UPSTREAM", given)], Vec::new()).unwrap();
+            let entry = loaded.entries().into_iter().find(|(key, ..)| key == "upstream").unwrap();
+            assert_eq!(entry.1, shown);
+            assert_eq!(loaded.config.upstream, given);
+        }
     }
 
     #[test]

@@ -1,0 +1,352 @@
+//! Feeds the audit, and keeps it going: a bounded queue, and a thread that survives its auditor.
+//!
+//! In: batches of records from the recorder. Out: verdicts in [`Live`].
+//!
+//! Always true:
+//!   - the recorder never waits: what the queue cannot take is shed, and becomes a gap as soon as there is
+//!     room;
+//!   - sessions' beginnings and ends, and what the side connection read, are never shed;
+//!   - an auditor that panics is counted and replaced by one that knows nothing; what it had found stays.
+
+use crate::clock;
+use crate::config::Config;
+use crate::live::Live;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use pgassay_audit::trace::{Gap, Nanos, Outcome, Record, Window};
+use pgassay_audit::verdict::{Summary, Violation};
+use pgassay_audit::{Auditor, Stats};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How often the audit's totals are published.
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+
+/// What the thread needs of an auditor.
+pub trait Judge {
+    fn take(&mut self, record: Record) -> Vec<Violation>;
+    fn finish(&mut self) -> Vec<Violation>;
+    fn summary(&self) -> Summary;
+    fn stats(&self) -> Stats;
+}
+
+impl Judge for Auditor {
+    fn take(&mut self, record: Record) -> Vec<Violation> {
+        Auditor::take(self, record)
+    }
+
+    fn finish(&mut self) -> Vec<Violation> {
+        Auditor::finish(self)
+    }
+
+    fn summary(&self) -> Summary {
+        Auditor::summary(self).clone()
+    }
+
+    fn stats(&self) -> Stats {
+        Auditor::stats(self)
+    }
+}
+
+/// The recorder's end of the audit's queue: bounded, never waited on.
+pub struct Feed {
+    queue: Sender<Batch>,
+    waiting: Arc<AtomicU64>,
+    waiting_bytes: Arc<AtomicU64>,
+    records_max: u64,
+    bytes_max: u64,
+    /// Since when nothing was handed over, and what must not be lost of it.
+    shed_from: Option<Nanos>,
+    deferred: Vec<Record>,
+    live: Arc<Live>,
+}
+
+struct Batch {
+    records: Vec<Record>,
+    bytes: u64,
+    /// When it was handed over.
+    at: Nanos,
+}
+
+/// The audit's end.
+pub struct Queue {
+    batches: Receiver<Batch>,
+    waiting: Arc<AtomicU64>,
+    waiting_bytes: Arc<AtomicU64>,
+}
+
+impl Feed {
+    pub fn new(config: &Config, live: Arc<Live>) -> (Feed, Queue) {
+        let (queue, batches) = crossbeam_channel::unbounded();
+        let (waiting, waiting_bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let feed = Feed {
+            queue,
+            waiting: waiting.clone(),
+            waiting_bytes: waiting_bytes.clone(),
+            records_max: config.audit.queue_len_max as u64,
+            bytes_max: config.audit.queue_bytes_max as u64,
+            shed_from: None,
+            deferred: Vec::new(),
+            live,
+        };
+        (feed, Queue { batches, waiting, waiting_bytes })
+    }
+
+    pub fn send(&mut self, mut records: Vec<Record>) {
+        let waiting = self.waiting.load(Relaxed);
+        let full = waiting > 0
+            && (waiting + records.len() as u64 > self.records_max
+                || self.waiting_bytes.load(Relaxed) > self.bytes_max);
+        if full {
+            self.shed(records);
+        } else {
+            if let Some(from) = self.shed_from.take() {
+                let reason = "the audit was behind".to_owned();
+                let window = Window::new(from, clock::now());
+                let mut first = vec![Record::Gap(Gap { session: None, window, reason })];
+                first.append(&mut self.deferred);
+                first.append(&mut records);
+                records = first;
+            }
+            let bytes = records.iter().map(cost).sum();
+            self.waiting.fetch_add(records.len() as u64, Relaxed);
+            self.waiting_bytes.fetch_add(bytes, Relaxed);
+            let _ = self.queue.send(Batch { records, bytes, at: clock::now() });
+        }
+        self.live.audit_queue_records.store(self.waiting.load(Relaxed), Relaxed);
+    }
+
+    /// Drops statements and marks; keeps what later records cannot be understood without.
+    fn shed(&mut self, records: Vec<Record>) {
+        for record in records {
+            match record {
+                Record::Statement(statement) => {
+                    let from = self.shed_from.get_or_insert(statement.window.sent);
+                    *from = (*from).min(statement.window.sent);
+                    self.live.shed_records.fetch_add(1, Relaxed);
+                }
+                Record::Mark { at } => {
+                    self.shed_from.get_or_insert(at);
+                }
+                kept => self.deferred.push(kept),
+            }
+        }
+        self.shed_from.get_or_insert_with(clock::now);
+    }
+}
+
+/// About how much memory a record holds.
+fn cost(record: &Record) -> u64 {
+    let Record::Statement(statement) = record else {
+        return 128;
+    };
+    let parameters: usize =
+        statement.parameters.iter().flat_map(|p| &p.value).map(|value| 48 + value.len()).sum();
+    let answer = match &statement.outcome {
+        Outcome::Answer(answer) => {
+            let cells: usize = answer.rows.iter().flatten().flatten().map(|cell| 32 + cell.len()).sum();
+            cells + answer.copy.as_ref().map_or(0, |copy| copy.len())
+        }
+        _ => 0,
+    };
+    (512 + parameters + answer) as u64
+}
+
+/// The audit's thread: takes records until there are no more, whatever happens to the auditor. `make` makes a
+/// new one.
+pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
+    let mut earlier = Summary::default();
+    let mut auditor = make();
+    let mut published = Instant::now();
+    loop {
+        let batch = match queue.batches.recv_timeout(PUBLISH_EVERY) {
+            Ok(batch) => Some(batch),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        let mut found = false;
+        if let Some(Batch { records, bytes, at }) = batch {
+            live.audit_oldest.store(at, Relaxed);
+            let count = records.len() as u64;
+            let mut records = records.into_iter();
+            // A crash loses one record and the auditor; the rest of the batch goes to its successor.
+            while records.len() > 0 {
+                let taken = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                    records.by_ref().fold(false, |found, record| {
+                        let violations = auditor.take(record);
+                        tell(&violations);
+                        found || !violations.is_empty()
+                    })
+                }));
+                match taken {
+                    Ok(more) => found |= more,
+                    Err(_) => {
+                        live.audit_panics.fetch_add(1, Relaxed);
+                        tracing::error!(
+                            "the audit crashed; it starts anew and knows nothing of what was before"
+                        );
+                        earlier = merged(&earlier, &auditor.summary());
+                        auditor = make();
+                        let window = Window::new(0, clock::now());
+                        let reason = "the audit crashed".to_owned();
+                        auditor.take(Record::Gap(Gap { session: None, window, reason }));
+                    }
+                }
+            }
+            queue.waiting.fetch_sub(count, Relaxed);
+            queue.waiting_bytes.fetch_sub(bytes, Relaxed);
+            live.audit_queue_records.store(queue.waiting.load(Relaxed), Relaxed);
+            if queue.batches.is_empty() {
+                live.audit_oldest.store(0, Relaxed);
+            }
+        }
+        if found || published.elapsed() >= PUBLISH_EVERY {
+            published = Instant::now();
+            publish(live, &earlier, &auditor);
+        }
+    }
+    match std::panic::catch_unwind(AssertUnwindSafe(|| auditor.finish())) {
+        Ok(violations) => tell(&violations),
+        Err(_) => {
+            live.audit_panics.fetch_add(1, Relaxed);
+        }
+    }
+    publish(live, &earlier, &auditor);
+}
+
+fn tell(violations: &[Violation]) {
+    for violation in violations {
+        tracing::error!(id = %violation.id, rule = %violation.rule, level = ?violation.level, "violation");
+    }
+}
+
+fn publish(live: &Live, earlier: &Summary, auditor: &impl Judge) {
+    let summary = merged(earlier, &auditor.summary());
+    live.transactions.store(summary.transactions, Relaxed);
+    let mut snapshot = live.audit();
+    snapshot.stats = auditor.stats();
+    snapshot.summary = summary;
+}
+
+/// The totals of two auditors, one after the other.
+pub fn merged(earlier: &Summary, later: Summary) -> Summary {
+    if *earlier == Summary::default() {
+        return later;
+    }
+    let mut sum = later;
+    sum.transactions += earlier.transactions;
+    sum.statements += earlier.statements;
+    sum.gaps += earlier.gaps;
+    sum.violations.splice(0..0, earlier.violations.iter().cloned());
+    sum.coverage.checked += earlier.coverage.checked;
+    sum.coverage.partial += earlier.coverage.partial;
+    sum.coverage.unchecked += earlier.coverage.unchecked;
+    for (reason, count) in &earlier.coverage.reasons {
+        *sum.coverage.reasons.entry(reason.clone()).or_default() += count;
+    }
+    for (tier, count) in &earlier.tiers {
+        *sum.tiers.entry(tier.clone()).or_default() += count;
+    }
+    for shape in &earlier.coverage.shapes {
+        match sum.coverage.shapes.iter_mut().find(|other| other.shape == shape.shape) {
+            Some(other) => {
+                other.checked += shape.checked;
+                other.partial += shape.partial;
+                other.unchecked += shape.unchecked;
+            }
+            None => sum.coverage.shapes.push(shape.clone()),
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_audit::trace::{Observation, Protocol, SessionId, Status};
+
+    fn statement(text: &str, sent: Nanos) -> Record {
+        Record::Statement(Box::new(Observation {
+            session: SessionId(1),
+            seq: 0,
+            text: text.into(),
+            part: 0,
+            protocol: Protocol::Simple,
+            parameters: Vec::new(),
+            window: Window::new(sent, sent + 1),
+            outcome: Outcome::Skipped,
+            before: Status::Idle,
+            after: Status::Idle,
+            group: 0,
+            ready: Window::new(sent, sent + 1),
+        }))
+    }
+
+    /// Counts statements; panics when it is told to.
+    #[derive(Default)]
+    struct Fragile {
+        summary: Summary,
+    }
+
+    impl Judge for Fragile {
+        fn take(&mut self, record: Record) -> Vec<Violation> {
+            match record {
+                Record::Statement(statement) if &*statement.text == "panic" => {
+                    panic!("as the test asked for")
+                }
+                Record::Statement(_) => self.summary.statements += 1,
+                Record::Gap(_) => self.summary.gaps += 1,
+                _ => (),
+            }
+            Vec::new()
+        }
+
+        fn finish(&mut self) -> Vec<Violation> {
+            Vec::new()
+        }
+
+        fn summary(&self) -> Summary {
+            self.summary.clone()
+        }
+
+        fn stats(&self) -> Stats {
+            Stats::default()
+        }
+    }
+
+    #[test]
+    fn an_auditor_that_panics_is_replaced() {
+        let live = Arc::new(Live::new(Config::default()));
+        let (mut feed, queue) = Feed::new(&Config::default(), live.clone());
+        feed.send(vec![statement("a", 1), statement("panic", 2), statement("b", 3)]);
+        feed.send(vec![statement("panic", 4)]);
+        feed.send(vec![statement("c", 5)]);
+        drop(feed);
+        judge(queue, Fragile::default, &live);
+        assert_eq!(live.audit_panics.load(Relaxed), 2);
+        assert_eq!(live.summary().statements, 3);
+        assert_eq!(live.summary().gaps, 2, "each successor is told that it missed everything before");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_shed_as_a_gap_before_anything_later() {
+        let mut config = Config::default();
+        config.audit.queue_len_max = 3;
+        let live = Arc::new(Live::new(config.clone()));
+        let (mut feed, queue) = Feed::new(&config, live.clone());
+        feed.send(vec![statement("a", 10), statement("b", 11)]);
+        let end = Record::SessionEnd { session: SessionId(7), at: 25 };
+        feed.send(vec![statement("c", 20), end.clone(), statement("d", 19), Record::Mark { at: 30 }]);
+        assert_eq!(live.shed_records.load(Relaxed), 2);
+        // The audit catches up.
+        let first = queue.batches.try_recv().unwrap();
+        queue.waiting.fetch_sub(first.records.len() as u64, Relaxed);
+        feed.send(vec![statement("e", 40)]);
+        let second = queue.batches.try_recv().unwrap().records;
+        let Record::Gap(gap) = &second[0] else { panic!("{second:?}") };
+        assert_eq!((gap.session, gap.window.sent), (None, 19));
+        assert_eq!(second[1], end);
+        assert!(matches!(&second[2], Record::Statement(statement) if &*statement.text == "e"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The program from outside: exit codes, help, configuration, signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+fn pgassay() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PGASSAY_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("NO_COLOR", "1");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    pgassay().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for arguments in [
+        &["no-such-command"][..],
+        &["proxy", "--no-such-flag"],
+        &["--config", "/no/such/file", "config", "show"],
+        &["--set", "no.such.key=1", "config", "show"],
+        &["--set", "upstream", "config", "show"],
+        &["--set", "proxy.threads=many", "config", "show"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn help_names_every_command_and_examples() {
+    let output = run(&["--help"]);
+    assert!(output.status.success());
+    let help = text(&output.stdout);
+    for word in
+        ["proxy", "run", "check", "trace", "workload", "demo", "explain", "replay", "doctor", "Examples:"]
+    {
+        assert!(help.contains(word), "{word}");
+    }
+    assert!(run(&["help", "proxy"]).status.success());
+    assert!(text(&run(&["--version"]).stdout).starts_with("pgassay "));
+}
+
+#[test]
+fn completions_and_manual_are_generated() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&run(&["completions", shell]).stdout).contains("pgassay"), "{shell}");
+    }
+    assert!(text(&run(&["man"]).stdout).contains(".TH pgassay"));
+    let dir = tempfile::tempdir().unwrap();
+    assert!(run(&["man", "--dir", dir.path().to_str().unwrap()]).status.success());
+    assert!(dir.path().join("pgassay-proxy.1").exists());
+}
+
+#[test]
+fn config_show_names_values_and_origins() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"upstream = 'db:1'\n[journal]\nflush_ms = 9\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let output = pgassay()
+        .args(["--config", path, "config", "show", "--json", "--set", "proxy.threads=3"])
+        .env("PGASSAY_UPSTREAM", "postgresql://me:secret@db:2")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["upstream"]["origin"], "$PGASSAY_UPSTREAM");
+    assert_eq!(shown["upstream"]["value"], "postgresql://me:***@db:2");
+    assert_eq!(
+        (&shown["journal.flush_ms"]["value"], shown["journal.flush_ms"]["origin"].as_str()),
+        (&9.into(), Some(path))
+    );
+    assert_eq!(shown["proxy.threads"]["origin"], "--set");
+    assert_eq!(shown["proxy.drain_seconds"]["origin"], "default");
+    let plain = pgassay().args(["--config", path, "config", "show"]).output().unwrap();
+    assert!(
+        text(&plain.stdout)
+            .lines()
+            .any(|line| line.starts_with("journal.flush_ms = 9") && line.contains(path))
+    );
+}
+
+#[test]
+fn an_unknown_key_of_the_file_names_the_nearest() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"[jurnal]\ndir = 'x'\n").unwrap();
+    let output = run(&["--config", file.path().to_str().unwrap(), "config", "show"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("did you mean `journal.dir`"), "{}", text(&output.stderr));
+}
+
+/// A proxy as a process of its own, in front of nothing.
+struct Proxy {
+    child: Child,
+    port: u16,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Proxy {
+    fn start(more: &[&str]) -> Proxy {
+        let mut child = pgassay()
+            .args(["proxy", "--listen", "127.0.0.1:0", "--upstream", "127.0.0.1:1", "--record-only"])
+            .args(["--set", "admin.listen=", "--set", "side.enabled=false"])
+            .args(more)
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let line = next_line(&mut log, "listening on");
+        let port = line.trim().rsplit(':').next().unwrap().parse().unwrap();
+        Proxy { child, port, log }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn next_line(log: &mut impl BufRead, words: &str) -> String {
+    let mut line = String::new();
+    while !line.contains(words) {
+        line.clear();
+        assert!(log.read_line(&mut line).unwrap() > 0, "the log ended without «{words}»");
+    }
+    line
+}
+
+#[test]
+fn sigterm_ends_in_order() {
+    let mut proxy = Proxy::start(&[]);
+    proxy.signal("TERM");
+    next_line(&mut proxy.log, "ended");
+    assert_eq!(proxy.child.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(("127.0.0.1", proxy.port)).is_err());
+}
+
+#[test]
+fn sighup_reads_the_configuration_again() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"[proxy]\nconnections_max = 0\n").unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    let upstream = server.local_addr().unwrap().to_string();
+    let mut proxy = Proxy::start(&["--config", &path, "--set", &format!("upstream={upstream}")]);
+    let ask = |port: u16| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"\0\0\0\x10\0\x03\0\0user\0x\0\0").unwrap();
+        stream
+    };
+    let mut refusal = String::new();
+    ask(proxy.port).read_to_string(&mut refusal).unwrap();
+    assert!(refusal.contains("53300"), "{refusal}");
+
+    // A file that makes no sense changes nothing.
+    std::fs::write(&path, "[proxy]\nconnections_max = 'many'\n").unwrap();
+    proxy.signal("HUP");
+    next_line(&mut proxy.log, "old configuration stays");
+    std::fs::write(&path, "[proxy]\nconnections_max = 5\n").unwrap();
+    proxy.signal("HUP");
+    next_line(&mut proxy.log, "was read again");
+    let _client = ask(proxy.port);
+    // The packet arrives at the server (after the proxy's own look whether it is there).
+    for stream in server.incoming() {
+        let mut packet = Vec::new();
+        stream.unwrap().take(16).read_to_end(&mut packet).unwrap();
+        if packet == b"\0\0\0\x10\0\x03\0\0user\0x\0\0" {
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_address_in_use_is_a_clear_error() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output =
+        run(&["proxy", "--listen", &address, "--set", "admin.listen=", "--set", "side.enabled=false"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is another program using it?"), "{}", text(&output.stderr));
+}
