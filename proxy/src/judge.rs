@@ -230,11 +230,11 @@ fn publish(live: &Live, earlier: &Summary, auditor: &impl Judge) {
 }
 
 /// The totals of two auditors, one after the other.
-pub fn merged(earlier: &Summary, later: Summary) -> Summary {
+pub fn merged(earlier: &Summary, later: &Summary) -> Summary {
     if *earlier == Summary::default() {
-        return later;
+        return later.clone();
     }
-    let mut sum = later;
+    let mut sum = later.clone();
     sum.transactions += earlier.transactions;
     sum.statements += earlier.statements;
     sum.gaps += earlier.gaps;
