@@ -2,7 +2,6 @@
 
 use bytes::{Buf, Bytes};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -38,19 +37,6 @@ impl Rewound {
 impl Leg {
     pub fn is_tls(&self) -> bool {
         !matches!(self, Leg::Plain(_))
-    }
-
-    /// Our address, if it is a TCP connection.
-    pub fn local_address(&self) -> Option<SocketAddr> {
-        let socket = match self {
-            Leg::Plain(socket) => socket,
-            Leg::Client(stream) => &stream.get_ref().0.socket,
-            Leg::Server(stream) => stream.get_ref().0,
-        };
-        match socket {
-            Socket::Tcp(socket) => socket.local_addr().ok(),
-            Socket::Unix(_) => None,
-        }
     }
 }
 

@@ -14,7 +14,6 @@ pub use crate::judge::merged;
 use crate::judge::{Feed, judge};
 use crate::keep::Keeper;
 use crate::live::Live;
-use crate::writers::Own;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender};
 use pgassay_audit::trace::{Nanos, Record};
@@ -23,14 +22,12 @@ use pgassay_audit::{Auditor, Settings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the recorder sleeps between two rounds while there is traffic.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(4);
 /// How long it sleeps at most when there is none.
 const AT_MOST: Duration = Duration::from_millis(250);
-/// How often the server's process ids are passed on to whoever looks for foreign ones.
-const TELL_EVERY: Duration = Duration::from_millis(500);
 
 /// Both threads, running.
 pub struct Recording {
@@ -41,8 +38,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// `own` learns which of the server's processes serve our sessions.
-    pub fn start(recorder: Recorder, live: Arc<Live>, own: Arc<Own>) -> Result<Recording> {
+    pub fn start(recorder: Recorder, live: Arc<Live>) -> Result<Recording> {
         let config = live.config.load_full();
         let (inbox, side) = crossbeam_channel::unbounded();
         let (feed, audit) = if config.record_only {
@@ -60,7 +56,7 @@ impl Recording {
                 ),
             )
         };
-        let mut work = Work::new(live, own, &config, side, feed)?;
+        let mut work = Work::new(live, &config, side, feed)?;
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         let recorder = thread.spawn(move || work.run(recorder)).context("a thread")?;
         Ok(Recording { recorder, audit, inbox })
@@ -92,9 +88,6 @@ pub fn settings(config: &Config) -> Result<Settings> {
 /// What the recorder's thread holds.
 struct Work {
     live: Arc<Live>,
-    own: Arc<Own>,
-    /// When `own` was last told.
-    told: Instant,
     decoder: Decoder,
     side: Receiver<Record>,
     keeper: Option<Keeper>,
@@ -103,22 +96,13 @@ struct Work {
 }
 
 impl Work {
-    fn new(live: Arc<Live>, own: Arc<Own>, config: &Config, side: Receiver<Record>, feed: Option<Feed>) -> Result<Work> {
+    fn new(live: Arc<Live>, config: &Config, side: Receiver<Record>, feed: Option<Feed>) -> Result<Work> {
         let limits = pgassay_audit::wire::Limits {
             result_bytes_max: config.capture.result_bytes_max,
             ..pgassay_audit::wire::Limits::default()
         };
         let keeper = Keeper::open(&config.journal, live.clone())?;
-        Ok(Work {
-            live,
-            own,
-            told: Instant::now(),
-            decoder: Decoder::new(limits),
-            side,
-            keeper,
-            feed,
-            records: Vec::new(),
-        })
+        Ok(Work { live, decoder: Decoder::new(limits), side, keeper, feed, records: Vec::new() })
     }
 
     fn run(&mut self, mut recorder: Recorder) {
@@ -155,10 +139,6 @@ impl Work {
             self.decoder.mark(until, &mut self.records);
         }
         self.records.extend(self.side.try_iter());
-        if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            self.decoder.backends().for_each(|pid| self.own.add_backend(pid));
-        }
 
         let live = &self.live;
         for pid in self.decoder.new_backends() {

@@ -13,8 +13,6 @@ use crate::leg::Leg;
 use crate::listen::{self, Listener};
 use crate::live::Live;
 use crate::record::Recording;
-use crate::side;
-use crate::writers::Own;
 use crate::relay::Drain;
 use crate::side;
 use crate::tls::Identity;
@@ -37,8 +35,6 @@ pub struct Shared {
     upstream: ArcSwap<Upstream>,
     identity: ArcSwapOption<Identity>,
     users: ArcSwap<Users>,
-    /// Our connections to the server, for whoever looks for those of others.
-    own: Arc<Own>,
 }
 
 /// A proxy that is running.
@@ -67,12 +63,7 @@ impl Running {
         let addresses = listeners.iter().map(|listener| listener.address.clone()).collect();
 
         let (tap, recorder) = capture::channel(config.capture.bytes_max);
-        let recording = Recording::start(recorder, live.clone(), shared.own.clone())?;
-        // Before the first client is let in: then nothing that passes overlaps the snapshot.
-        if let Some(record) = runtime.block_on(side::prepare(&config)) {
-            let _ = recording.inbox.send(record);
-        }
-        runtime.spawn(side::watch(live.clone(), shared.own.clone(), recording.inbox.clone()));
+        let recording = Recording::start(recorder, live.clone())?;
         let admin = runtime.block_on(admin::start(live.clone()))?;
         // Clients wait for the snapshot rather than overlap it; it is bounded in time.
         if let Some(record) = runtime.block_on(side::prepare(&config)) {
@@ -157,7 +148,6 @@ impl Shared {
             upstream: ArcSwap::from_pointee(Upstream::parse(&config.upstream)?),
             identity: ArcSwapOption::new(identity(config)?),
             users: ArcSwap::from_pointee(users(config)?),
-            own: Arc::new(Own::default()),
         })
     }
 
@@ -165,11 +155,7 @@ impl Shared {
         let config = self.live.config.load();
         let timeout = Duration::from_secs(config.proxy.connect_seconds);
         let keepalive = keepalive(&config);
-        let leg = self.upstream.load_full().connect(timeout, keepalive).await?;
-        if let Some(address) = leg.local_address() {
-            self.own.add_socket(address);
-        }
-        Ok(leg)
+        self.upstream.load_full().connect(timeout, keepalive).await
     }
 
     pub fn identity(&self) -> Option<Arc<Identity>> {
