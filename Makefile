@@ -39,16 +39,22 @@ deploy-check: ## validate alerts, dashboards, manifests, units and scripts
 bench: bench-proxy bench-audit ## all benchmarks (long)
 
 bench-proxy: ## pgbench through direct, HAProxy, PgBouncer, a bare relay and pgassay
-	$(CARGO) run --release -p pgassay-tests --bin bench-proxy -- $(ARGS)
+	@deploy/setup.sh test
+	$(CARGO) build --release --bin pgassay --bin bare-relay
+	tests/bench/proxy.py $(ARGS)
 
-bench-audit: ## throughput of the audit by workload
+bench-audit: ## throughput, growth and coverage of the audit, by workload
+	@deploy/setup.sh demo
 	$(CARGO) run --release -p pgassay-tests --bin bench-audit -- $(ARGS)
 
 bench-smoke: ## the benchmarks, so short that only their working is shown
 	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke $(ARGS)
 
-fuzz-sql: ## random statements: the interpreter against the real server, ARGS="--seconds 60 --seed 1"
-	$(CARGO) run -p pgassay-tests --bin fuzz-sql -- $(ARGS)
+FUZZ_SECONDS ?= 60
+fuzz-sql: ## random statements and expressions: the interpreter against the real server (FUZZ_SECONDS=60, FUZZ_SEED=n)
+	@deploy/setup.sh demo
+	PGASSAY_FUZZ_SECONDS=$(FUZZ_SECONDS) $(if $(FUZZ_SEED),PGASSAY_FUZZ_SEED=$(FUZZ_SEED)) \
+		$(CARGO) test -p pgassay-tests --test fuzz_sql --test fuzz_values -- --nocapture
 
 release: ## the optimised binary, with completions and man page beside it
 	@deploy/setup.sh demo

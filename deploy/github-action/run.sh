@@ -9,8 +9,8 @@ mkdir -p "$INPUT_REPORTS"
 flags=(--github --json-file "$INPUT_REPORTS/report.json" --junit "$INPUT_REPORTS/junit.xml" --html "$INPUT_REPORTS/report.html")
 if [ -n "${INPUT_UPSTREAM:-}" ]; then
   flags+=(--upstream "$INPUT_UPSTREAM")
-elif [ -n "${INPUT_POSTGRES:-}" ]; then
-  flags+=(--postgres "$INPUT_POSTGRES")
+else
+  flags+=(--postgres "${INPUT_POSTGRES:-any}")
 fi
 if [ -n "${INPUT_MIN_COVERAGE:-}" ]; then flags+=(--min-coverage "$INPUT_MIN_COVERAGE"); fi
 if [ -n "${INPUT_BASELINE:-}" ]; then flags+=(--baseline "$INPUT_BASELINE"); fi
