@@ -59,3 +59,6 @@ fuzz-sql: ## random statements and expressions: the interpreter against the real
 release: ## the optimised binary, with completions and man page beside it
 	@deploy/setup.sh demo
 	$(CARGO) build --release --bin pgassay
+	mkdir -p target/release/completions
+	target/release/pgassay man >target/release/pgassay.1
+	for shell in bash zsh fish; do target/release/pgassay completions $$shell >target/release/completions/pgassay.$$shell; done
