@@ -11,3 +11,4 @@ pub mod sniff;
 pub mod http;
 pub mod tools;
 pub mod prometheus;
+pub mod fuzz_values;

@@ -9,7 +9,7 @@
 //!   - DISTINCT, FILTER and ORDER BY are the caller's.
 
 use super::call::FunctionId;
-use super::compare::{identical, sort_compare};
+use super::compare::{comparable, identical, sort_compare};
 use super::context::{Collation, Context};
 use super::interval::Interval;
 use super::resolve::FunctionKind;
@@ -80,7 +80,7 @@ enum Running {
     SumInterval(Option<Interval>),
     AvgInterval(Option<Interval>, i64),
     /// min or max: the best so far, and whether a tie printed differently.
-    Extreme { best: Value, wanted: Ordering, ambiguous: bool },
+    Extreme { best: Value, wanted: Ordering, ambiguous: bool, type_oid: TypeOid },
     /// every/bool_and and bool_or: the value that decides at once, and what was seen.
     Bool { decisive: bool, seen: Option<bool> },
     Bits { seen: Value, with: fn(i64, i64) -> i64 },
@@ -91,7 +91,8 @@ enum Running {
 
 fn running(name: &str, arguments: &[TypeOid]) -> Running {
     let float = |average: bool, single: bool| Running::Float { sum: 0.0, count: 0, exact: true, average, single };
-    let extreme = |wanted: Ordering| Running::Extreme { best: Value::Null, wanted, ambiguous: false };
+    let extreme =
+        |wanted, type_oid| Running::Extreme { best: Value::Null, wanted, ambiguous: false, type_oid };
     match (name, arguments) {
         ("count", []) => Running::CountRows(0),
         ("count", [_]) => Running::Count(0),
@@ -103,9 +104,8 @@ fn running(name: &str, arguments: &[TypeOid]) -> Running {
         ("avg", [oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC]) => Running::AvgNumeric(Numeric::ZERO, 0),
         ("avg", [oid::FLOAT4 | oid::FLOAT8]) => float(true, false),
         ("avg", [oid::INTERVAL]) => Running::AvgInterval(None, 0),
-        // character(n) ties may differ in padding, which is handled as any other tie is.
-        ("min", [_]) => extreme(Ordering::Less),
-        ("max", [_]) => extreme(Ordering::Greater),
+        ("min", [type_oid]) => extreme(Ordering::Less, *type_oid),
+        ("max", [type_oid]) => extreme(Ordering::Greater, *type_oid),
         ("bool_and" | "every", [_]) => Running::Bool { decisive: false, seen: None },
         ("bool_or", [_]) => Running::Bool { decisive: true, seen: None },
         ("bit_and", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits { seen: Value::Null, with: |a, b| a & b },
@@ -203,9 +203,9 @@ impl Accumulator {
                     *count += 1;
                 }
             }
-            Running::Extreme { best, wanted, ambiguous } => match best {
+            Running::Extreme { best, wanted, ambiguous, type_oid } => match best {
                 Value::Null => *best = value.clone(),
-                _ => match sort_compare(value, best, self.collation) {
+                _ => match sort_compare(&comparable(value, *type_oid), &comparable(best, *type_oid), self.collation) {
                     None => self.unknown = true,
                     Some(Ordering::Equal) => *ambiguous |= identical(value, best) != Some(true),
                     Some(order) if order == *wanted => {

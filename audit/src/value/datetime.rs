@@ -369,7 +369,8 @@ pub fn round_timestamp(timestamp: i64, typmod: i32) -> Result<i64, SqlError> {
     if !(0..6).contains(&typmod) || timestamp == TIMESTAMP_INFINITY || timestamp == TIMESTAMP_NEG_INFINITY {
         return Ok(timestamp);
     }
-    check_timestamp(i128::from(round_micros(timestamp, typmod)))
+    // The server does not look at the range again.
+    Ok(round_micros(timestamp, typmod))
 }
 
 pub fn round_time(time: i64, typmod: i32) -> i64 {

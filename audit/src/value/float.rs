@@ -80,7 +80,7 @@ pub fn print_float8(value: f64) -> String {
     if let Some(special) = special(value.is_nan(), value.is_infinite(), value < 0.0) {
         return special.to_owned();
     }
-    let mut printed = format!("{value:e}");
+    let mut printed = closest(format!("{value:e}"), |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
     let bits = value.to_bits();
     if bits & 1 == 0 && value != 0.0 && on_boundary(&printed, midpoints(bits & !(1 << 63), 52, 1075)) {
         printed = longer(&printed, |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
@@ -92,7 +92,7 @@ pub fn print_float4(value: f32) -> String {
     if let Some(special) = special(value.is_nan(), value.is_infinite(), value < 0.0) {
         return special.to_owned();
     }
-    let mut printed = format!("{value:e}");
+    let mut printed = closest(format!("{value:e}"), |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
     let bits = value.to_bits();
     if bits & 1 == 0 && value != 0.0 && on_boundary(&printed, midpoints(u64::from(bits & !(1 << 31)), 23, 150)) {
         printed = longer(&printed, |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
@@ -144,6 +144,13 @@ fn on_boundary(printed: &str, midpoints: [(BigInt, i64); 2]) -> bool {
         }
         left == right
     })
+}
+
+/// Of two decimals of the shortest length that are equally close, the server takes the even one.
+fn closest(shortest: String, round: impl Fn(usize) -> String, reads_back: impl Fn(&str) -> bool) -> String {
+    let mantissa = shortest.split('e').next().unwrap_or(&shortest);
+    let rounded = round(mantissa.bytes().filter(u8::is_ascii_digit).count() - 1);
+    if reads_back(&rounded) { rounded } else { shortest }
 }
 
 /// The shortest correctly rounded form that reads back and is not the boundary itself.
@@ -209,6 +216,7 @@ mod tests {
             (5e22, "4.9999999999999996e+22"),
             (5e-324, "5e-324"),
             (1.5e300, "1.5e+300"),
+            (1.0 / 33554432.0, "2.9802322387695312e-08"),
         ] {
             assert_eq!(print_float8(value), text);
         }

@@ -259,21 +259,31 @@ fn parse_other(text: &str, type_oid: TypeOid, typmod: i32, context: &Context) ->
     }
 }
 
+/// The digits are read first: a number that is too large is out of range whatever follows it.
 fn parse_integer<T: TryFrom<i64>>(text: &str, kind: &str) -> Result<T, SqlError> {
     let trimmed = trim_space(text);
-    let digits = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        // Other bases and digit groups are read since PostgreSQL 16, an error before.
-        let newer = digits.as_bytes().first().is_some_and(u8::is_ascii_digit)
-            && digits.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        return match newer {
-            true => Err(SqlError::not_modelled("non-decimal integer literal")),
-            false => Err(SqlError::invalid_text(kind, text)),
-        };
+    let unsigned = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
+    let count = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = unsigned.split_at(count);
+    if digits.is_empty() {
+        return Err(SqlError::invalid_text(kind, text));
     }
     let too_large = || SqlError::raised("22003", format!("value \"{text}\" is out of range for type {kind}"));
-    let wide: i64 = trimmed.parse().map_err(|_| too_large())?;
-    T::try_from(wide).map_err(|_| too_large())
+    let negative = trimmed.starts_with('-');
+    let magnitude: i64 = match digits.parse::<u64>() {
+        Ok(magnitude) if negative => 0i64.checked_sub_unsigned(magnitude).ok_or_else(too_large)?,
+        Ok(magnitude) => i64::try_from(magnitude).map_err(|_| too_large())?,
+        Err(_) => return Err(too_large()),
+    };
+    let value = T::try_from(magnitude).map_err(|_| too_large())?;
+    match rest.bytes().next() {
+        None => Ok(value),
+        // Other bases and digit groups are read since PostgreSQL 16, an error before.
+        Some(b'_' | b'x' | b'X' | b'o' | b'O' | b'b' | b'B') => {
+            Err(SqlError::not_modelled("non-decimal integer literal"))
+        }
+        Some(_) => Err(SqlError::invalid_text(kind, text)),
+    }
 }
 
 fn parse_bool(text: &str) -> Result<Value, SqlError> {

@@ -8,7 +8,7 @@
 
 use super::call::FunctionId;
 use super::catalog::{CATALOG, FunctionRow};
-use super::types::{CastKind, Types};
+use super::types::{CastKind, Pathway, Types};
 use super::{TypeOid, oid};
 use smallvec::SmallVec;
 
@@ -98,9 +98,27 @@ impl Types<'_> {
             .collect();
         let chosen = match all.iter().find(|c| c.arguments[..] == *inputs) {
             Some(exact) => exact.clone(),
+            None if self.function_is_cast(name, inputs).is_some() => return None,
             None => self.choose(inputs, all)?,
         };
         self.resolved(chosen, inputs)
+    }
+
+    /// `date('…')`, `text(x)`: a call of one argument by the name of a type is an explicit cast to it,
+    /// unless a function takes exactly that argument.
+    pub fn function_is_cast(self, name: &str, inputs: &[TypeOid]) -> Option<TypeOid> {
+        let &[input] = inputs else { return None };
+        let exact = |index: &u16| CATALOG.functions[*index as usize].arguments[..] == [input];
+        if CATALOG.functions_by_name.get(name).is_some_and(|rows| rows.iter().any(exact)) {
+            return None;
+        }
+        let target = *CATALOG.types_by_name.get(name)?;
+        let cast = input == oid::UNKNOWN
+            || matches!(
+                self.pathway(input, target, CastKind::Explicit),
+                Some(Pathway::Relabel | Pathway::ThroughText)
+            );
+        cast.then_some(target)
     }
 
     /// func_match_argtypes, then func_select_candidate.

@@ -113,9 +113,6 @@ macro_rules! operators {
             "le" => |a, c| known(($order as Order)(a, c)?.map(Ordering::is_le)),
             "gt" => |a, c| known(($order as Order)(a, c)?.map(Ordering::is_gt)),
             "ge" => |a, c| known(($order as Order)(a, c)?.map(Ordering::is_ge)),
-            "cmp" => |a, c| {
-                Ok(($order as Order)(a, c)?.map_or(Value::Unknown, |order| Value::Int4(order as i32)))
-            },
             _ => return None,
         }
     };
@@ -153,7 +150,7 @@ fn ordered(source: &str) -> Option<Implementation> {
         }
     }
     for prefix in ["text_", "date_", "time_", "timestamp_", "interval_", "numeric_", "uuid_", "enum_", "array_"] {
-        if let Some(operator @ ("lt" | "le" | "gt" | "ge" | "cmp")) = source.strip_prefix(prefix) {
+        if let Some(operator @ ("lt" | "le" | "gt" | "ge")) = source.strip_prefix(prefix) {
             return Some(operators!(same_type, operator));
         }
     }

@@ -24,6 +24,15 @@ fn bare(value: Option<&Json>) -> Value {
     value.and_then(Json::as_text).map_or(Value::Null, Value::text)
 }
 
+/// An element of a jsonb; a scalar at the top counts as an array of itself.
+fn element(json: &Json, index: i32) -> Option<&Json> {
+    match json {
+        Json::Array(_) => json.at(index.into()),
+        Json::Object(_) => None,
+        scalar => matches!(index, 0 | -1).then_some(scalar),
+    }
+}
+
 /// A step of a path: a key of an object, or an index of an array.
 fn follow<'a>(json: &'a Json, path: &Array) -> Result<Option<&'a Json>, SqlError> {
     let mut at = Some(json);
@@ -83,6 +92,8 @@ fn object_key(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
         Value::Null => Err(SqlError::not_modelled("NULL as an object key")),
         Value::Json(_) | Value::Jsonb(_) | Value::Array(_) => Err(SqlError::not_modelled("container as an object key")),
         Value::Bool(value) => Ok(if *value { "true" } else { "false" }.to_owned()),
+        Value::Timestamp(value) => Ok(datetime::print_timestamp(*value, None).replacen(' ', "T", 1)),
+        Value::TimestampTz(_) => Err(SqlError::not_modelled("timestamptz as an object key")),
         other => encode_text(other, call.context).ok_or_else(|| SqlError::not_modelled("text of an object key")),
     }
 }
@@ -201,8 +212,8 @@ pub fn implementation(source: &str) -> Option<Implementation> {
     Some(match source {
         "jsonb_object_field" => |a, _| Ok(jsonb(document(a, 0)?.get(text(a, 1)?))),
         "jsonb_object_field_text" => |a, _| Ok(bare(document(a, 0)?.get(text(a, 1)?))),
-        "jsonb_array_element" => |a, _| Ok(jsonb(document(a, 0)?.at(int4(a, 1)?.into()))),
-        "jsonb_array_element_text" => |a, _| Ok(bare(document(a, 0)?.at(int4(a, 1)?.into()))),
+        "jsonb_array_element" => |a, _| Ok(jsonb(element(&document(a, 0)?, int4(a, 1)?))),
+        "jsonb_array_element_text" => |a, _| Ok(bare(element(&document(a, 0)?, int4(a, 1)?))),
         "jsonb_extract_path" => |a, _| match &a[1..] {
             [Value::Array(path)] => Ok(jsonb(follow(&document(a, 0)?, path)?)),
             steps => Ok(jsonb(follow(&document(a, 0)?, &Array::vector(25, steps.to_vec()))?)),
@@ -249,7 +260,14 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         },
         "jsonb_typeof" => |a, _| Ok(Value::text(document(a, 0)?.type_name())),
         "json_typeof" => |a, _| match &a[0] {
-            Value::Json(text) => Ok(Value::text(parse_jsonb(text)?.type_name())),
+            Value::Json(text) => Ok(Value::text(match text.trim_start().bytes().next() {
+                Some(b'{') => "object",
+                Some(b'[') => "array",
+                Some(b'"') => "string",
+                Some(b't' | b'f') => "boolean",
+                Some(b'n') => "null",
+                _ => "number",
+            })),
             _ => Err(mistyped()),
         },
         "jsonb_strip_nulls" => |a, _| match a.len() {

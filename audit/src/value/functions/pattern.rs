@@ -115,7 +115,7 @@ fn like_escape(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let escape = match (letters.next(), letters.next()) {
         (None, _) => return Ok(pattern.replace('\\', "\\\\")),
         (Some(letter), None) => letter,
-        _ => return Err(SqlError::raised("22019", "invalid escape string")),
+        _ => return Err(SqlError::raised("22025", "invalid escape string")),
     };
     if escape == '\\' {
         return Ok(pattern.to_owned());
