@@ -63,6 +63,9 @@ fn formatted(at: i64, template: &str) -> Result<Value, SqlError> {
     if at == i64::MAX || at == i64::MIN {
         return Err(SqlError::not_modelled("to_char of infinity"));
     }
+    if template.is_empty() {
+        return Ok(Value::Null);
+    }
     let fields = Fields::of_timestamp(at);
     if !(1..=9999).contains(&fields.year) {
         return Err(SqlError::not_modelled("to_char of a far year"));
