@@ -69,6 +69,7 @@ pub struct Tls {
     pub mode: TlsMode,
     /// PEM files, read again when they change and on SIGHUP.
     pub certificate: Option<PathBuf>,
+    /// The private key that belongs to it.
     pub key: Option<PathBuf>,
 }
 
@@ -115,15 +116,19 @@ pub struct Capture {
 pub struct Journal {
     /// The directory; without one nothing is written to disk.
     pub dir: Option<PathBuf>,
+    /// A segment that has grown to this size is closed and a new one begun.
     pub segment_bytes_max: u64,
-    /// Retention: the oldest segments go when either is exceeded; 0 keeps everything.
+    /// Retention: beyond this the oldest segments go; 0 keeps everything.
     pub bytes_max: u64,
+    /// Segments older than this go, too; 0 keeps them.
     pub age_seconds_max: u64,
     /// At most this much is lost by a kill -9.
     pub flush_ms: u64,
+    /// `none`, or `hash`: keyed hashes instead of literals, parameters and cells; equal stays equal.
     pub redact: Redact,
     /// 32 bytes (or 64 hex digits) for `redact = hash` and for `encrypt`.
     pub key_file: Option<PathBuf>,
+    /// Encrypt everything at rest with the key of `key_file`.
     pub encrypt: bool,
 }
 
@@ -141,12 +146,15 @@ pub struct Audit {
     pub profile: String,
     /// Judge every transaction at this level instead of the one on the wire.
     pub claim: Option<String>,
+    /// Threads that judge; the verdicts are the same with any number.
     pub workers: usize,
     /// Milliseconds the solver may spend on one cluster.
     pub solve_ms_max: u64,
     /// Records that may wait for the audit; beyond it they are shed, as a gap.
     pub queue_len_max: usize,
+    /// The same bound in bytes.
     pub queue_bytes_max: usize,
+    /// Does anybody write past the proxy? `exclusive`: no. `shared`: perhaps. `auto`: look for them.
     pub writers: Writers,
 }
 
@@ -188,7 +196,9 @@ pub struct Admin {
     pub token_file: Option<PathBuf>,
     /// PEM files that turn on TLS; with `client_ca` clients must show a certificate of it.
     pub certificate: Option<PathBuf>,
+    /// The private key that belongs to it.
     pub key: Option<PathBuf>,
+    /// The authority whose client certificates are let in.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -209,6 +219,7 @@ pub struct Thresholds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
+    /// Where violations are posted to: `http://` or `https://`.
     pub url: String,
     /// `json`, `slack` or `pagerduty`.
     #[serde(default = "json")]
