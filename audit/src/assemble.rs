@@ -105,21 +105,25 @@ impl Assembler {
         self.server_default = Some(level);
     }
 
-    pub fn take(&mut self, record: &Record, out: &mut Vec<Assembled>) {
+    pub fn take(&mut self, record: Record, out: &mut Vec<Assembled>) {
         match record {
             Record::SessionStart(facts) => {
-                let initial = startup_modes(facts);
+                let initial = startup_modes(&facts);
+                let id = facts.session;
                 let session = Session {
-                    facts: Arc::new(facts.clone()),
+                    facts: Arc::new(facts),
                     defaults: initial,
                     initial,
                     number: 0,
                     open: None,
                 };
-                self.sessions.insert(facts.session, session);
+                self.sessions.insert(id, session);
             }
-            Record::Statement(seen) => self.statement(Arc::new((**seen).clone()), out),
-            Record::SessionEnd { session, at } => self.lose(*session, *at, out),
+            Record::Statement(seen) => self.statement(Arc::from(seen), out),
+            Record::SessionEnd { session, at } => {
+                self.lose(session, at, out);
+                self.sessions.remove(&session);
+            }
             Record::Gap(gap) => {
                 match gap.session {
                     Some(session) => self.lose(session, gap.window.done, out),
@@ -131,9 +135,9 @@ impl Assembler {
                         }
                     }
                 }
-                out.push(Assembled::Gap(gap.clone()));
+                out.push(Assembled::Gap(gap));
             }
-            Record::Mark { at } => self.close_groups(*at, out),
+            Record::Mark { at } => self.close_groups(at, out),
             Record::Bootstrap(_) | Record::Writers { .. } => {}
         }
     }

@@ -136,26 +136,26 @@ impl Auditor {
     /// Takes one record as far as it can be taken now; returns what was found wrong.
     pub fn take(&mut self, record: Record) -> Vec<Violation> {
         self.stats.taken += 1;
-        let mut assembled = Vec::new();
-        self.assembler.take(&record, &mut assembled);
-        self.sequence(assembled);
         match record {
-            Record::Mark { at } => self.sequencer.mark(at),
             Record::Bootstrap(bootstrap) => {
-                let level = bootstrap
-                    .settings
-                    .iter()
-                    .find(|(n, _)| n == "default_transaction_isolation");
+                let level = bootstrap.settings.iter().find(|(n, _)| n == "default_transaction_isolation");
                 if let Some(level) = level.and_then(|(_, v)| v.parse().ok()) {
                     self.assembler.default_level(level);
                 }
-                self.sequencer
-                    .add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
+                self.sequencer.add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
             }
-            Record::Writers { at, exclusive, .. } => {
-                self.sequencer.add_other(at, Item::Writers { exclusive })
+            Record::Writers { at, exclusive, .. } => self.sequencer.add_other(at, Item::Writers { exclusive }),
+            record => {
+                if let Record::Mark { at } = record {
+                    self.sequencer.mark(at);
+                }
+                if let Record::SessionEnd { session, at } = record {
+                    self.sequencer.add_other(at, Item::SessionEnd(session));
+                }
+                let mut assembled = Vec::new();
+                self.assembler.take(record, &mut assembled);
+                self.sequence(assembled);
             }
-            _ => {}
         }
         self.advance()
     }
@@ -207,6 +207,7 @@ impl Auditor {
                     self.summary.gaps += 1;
                     self.explainer.forget();
                 }
+                Item::SessionEnd(session) => self.explainer.end_session(session),
                 Item::Bootstrap(bootstrap) => self.explainer.bootstrap(&bootstrap),
                 Item::Writers { exclusive } => {
                     self.shared = !exclusive;

@@ -36,6 +36,8 @@ pub enum Item {
     Gap(Gap),
     /// State that was read on the side.
     Bootstrap(Arc<Bootstrap>),
+    /// The session is over.
+    SessionEnd(SessionId),
     /// Somebody writes past the proxy, or does no longer.
     Writers {
         exclusive: bool,

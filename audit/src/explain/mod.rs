@@ -161,6 +161,11 @@ impl Explainer {
             .clone()
     }
 
+    /// Nothing more will come of this session.
+    pub fn end_session(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+    }
+
     /// The session as it is now, for a transaction that was judged before.
     pub fn session_of(&self, txn: &Transaction) -> SessionState {
         let fresh = || SessionState::new(&txn.facts, &self.server, &self.store.catalog);
@@ -407,7 +412,7 @@ impl Explainer {
         let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order);
         if self.store.catalog.version() != changed {
             let catalog = self.store.catalog.clone();
-            self.sessions.values_mut().for_each(|s| s.refresh(&catalog));
+            self.sessions.values_mut().for_each(|s| s.change().refresh(&catalog));
         }
         if let Some(chooser) = chooser {
             self.record(attempt, chooser, witness(txn, rules, session, commit));

@@ -519,21 +519,20 @@ fn session_control(kind: &Kind, succeeded: bool, attempt: &mut Attempt, catalog:
 
 fn adjust(kind: &Kind, session: &mut SessionState, catalog: &crate::state::Catalog) {
     match kind {
-        Kind::Set { name, value, .. } => session.set(name, value.as_deref(), catalog),
-        Kind::Reset(_) => session.reset(catalog),
+        Kind::Set { name, value, .. } => session.change().set(name, value.as_deref(), catalog),
+        Kind::Reset(_) => session.change().reset(catalog),
         Kind::Discard { all: true } => {
-            session.reset(catalog);
-            session.prepared.clear();
+            session.change().reset(catalog);
+            session.change().prepared.clear();
         }
         Kind::Prepare { name, types, text } => {
-            session
-                .prepared
+            session.change().prepared
                 .insert(name.clone(), (text.clone(), types.clone()));
         }
         Kind::Deallocate(Some(name)) => {
-            session.prepared.remove(name);
+            session.change().prepared.remove(name);
         }
-        Kind::Deallocate(None) => session.prepared.clear(),
+        Kind::Deallocate(None) => session.change().prepared.clear(),
         _ => {}
     }
 }

@@ -8,11 +8,23 @@ use crate::state::Catalog;
 use crate::trace::SessionFacts;
 use crate::value::{Context, Value};
 use rustc_hash::FxHashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// One session as the interpreter sees it.
+/// One session as the interpreter sees it. Cheap to clone: nearly no transaction changes it.
 #[derive(Clone, Debug)]
-pub struct SessionState {
+pub struct SessionState(Arc<Facts>);
+
+impl Deref for SessionState {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.0
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Facts {
     pub settings: SessionSettings,
     pub context: Arc<Context>,
     /// Statements of SQL-level PREPARE, by name.
@@ -23,7 +35,7 @@ pub struct SessionState {
 
 impl SessionState {
     pub fn new(facts: &SessionFacts, server: &[(String, String)], catalog: &Catalog) -> SessionState {
-        let mut state = SessionState {
+        let mut state = Facts {
             settings: SessionSettings::default(),
             context: Arc::new(Context::defaults()),
             prepared: FxHashMap::default(),
@@ -41,8 +53,16 @@ impl SessionState {
         }
         state.initial = Some(Box::new(state.settings.clone()));
         state.refresh(catalog);
-        state
+        SessionState(Arc::new(state))
     }
+
+    /// The session, to be changed; a copy if others know it, too.
+    pub fn change(&mut self) -> &mut Facts {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl Facts {
 
     /// SET name = value.
     pub fn set(&mut self, name: &str, value: Option<&str>, catalog: &Catalog) {
