@@ -9,9 +9,10 @@
 //!   - an auditor that panics is counted and replaced by one that knows nothing; what it had found stays.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Redact};
 use crate::live::Live;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use pgassay_audit::report::redact;
 use pgassay_audit::trace::{Gap, Nanos, Outcome, Record, Window};
 use pgassay_audit::verdict::{Summary, Violation};
 use pgassay_audit::{Auditor, Stats};
@@ -222,7 +223,11 @@ fn tell(violations: &[Violation]) {
 }
 
 fn publish(live: &Live, earlier: &Summary, auditor: &impl Judge) {
-    let summary = merged(earlier, &auditor.summary());
+    let mut summary = merged(earlier, &auditor.summary());
+    // From here on it is told to people: what may not be written down may not be shown either.
+    if live.config.load().journal.redact == Redact::Hash {
+        summary.violations = summary.violations.iter().map(redact::violation).collect();
+    }
     live.transactions.store(summary.transactions, Relaxed);
     let mut snapshot = live.audit();
     snapshot.stats = auditor.stats();

@@ -26,4 +26,5 @@ pub mod serve;
 pub mod throwaway;
 pub mod metrics;
 pub mod admin;
+pub mod webhook;
 pub mod cli;

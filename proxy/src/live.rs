@@ -42,6 +42,9 @@ pub struct Live {
     pub cancel_requests: AtomicU64,
     pub journal_bytes: AtomicU64,
     pub journal_errors: AtomicU64,
+    /// Violations told to a web hook, and attempts that failed.
+    pub webhooks_sent: AtomicU64,
+    pub webhooks_failed: AtomicU64,
 
     /// Records waiting for the audit (gauge), dropped before it, and crashes of it.
     pub audit_queue_records: AtomicU64,
@@ -94,6 +97,8 @@ impl Live {
             cancel_requests: AtomicU64::new(0),
             journal_bytes: AtomicU64::new(0),
             journal_errors: AtomicU64::new(0),
+            webhooks_sent: AtomicU64::new(0),
+            webhooks_failed: AtomicU64::new(0),
             audit_queue_records: AtomicU64::new(0),
             audit_oldest: AtomicU64::new(0),
             shed_records: AtomicU64::new(0),

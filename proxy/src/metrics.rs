@@ -217,6 +217,8 @@ fn traffic(registry: &mut Registry, live: &Live) {
     );
     counter(registry, "pgassay_journal_bytes", "Bytes written to the journal", count(&live.journal_bytes));
     counter(registry, "pgassay_journal_errors", "Failed writes of the journal", count(&live.journal_errors));
+    counter(registry, "pgassay_webhooks_sent", "Violations told to a web hook", count(&live.webhooks_sent));
+    counter(registry, "pgassay_webhooks_failed", "Attempts to tell a web hook that failed", count(&live.webhooks_failed));
     let side = live.side_connection_up.load(Relaxed);
     if side >= 0 {
         gauge(registry, "pgassay_side_connection_up", "1 when the side connection answers, 0 when not", side);

@@ -17,6 +17,7 @@ use crate::relay::Drain;
 use crate::side;
 use crate::tls::Identity;
 use crate::upstream::Upstream;
+use crate::webhook::Webhooks;
 use anyhow::{Context, Result, bail};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pgassay_audit::trace::Record;
@@ -44,6 +45,7 @@ pub struct Running {
     drain: Arc<Drain>,
     recording: Recording,
     admin: Option<Admin>,
+    webhooks: Option<Webhooks>,
     addresses: Vec<String>,
     runtime: Runtime,
     accepting: Vec<tokio::task::JoinHandle<()>>,
@@ -70,6 +72,7 @@ impl Running {
             let _ = recording.inbox.send(record);
         }
         runtime.spawn(side::watch(live.clone(), recording.inbox.clone()));
+        let webhooks = Webhooks::start(live.clone())?;
         let drain = Arc::new(Drain::default());
         let mut accepting = Vec::new();
         for listener in listeners {
@@ -77,7 +80,7 @@ impl Running {
             accepting.push(runtime.spawn(accept));
         }
         runtime.spawn(watch(Arc::downgrade(&shared)));
-        Ok(Running { live, shared, drain, recording, admin, addresses, runtime, accepting })
+        Ok(Running { live, shared, drain, recording, admin, webhooks, addresses, runtime, accepting })
     }
 
     /// Where clients connect, with the ports that were chosen.
@@ -134,6 +137,9 @@ impl Running {
         // Whatever is left is dropped together with its lane, so that the recorder sees the end.
         self.runtime.shutdown_timeout(Duration::from_secs(5));
         self.recording.finish();
+        if let Some(webhooks) = self.webhooks {
+            webhooks.finish();
+        }
         for path in self.addresses.iter().filter(|address| address.starts_with('/')) {
             let _ = std::fs::remove_file(path);
         }

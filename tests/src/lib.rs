@@ -9,6 +9,7 @@ pub mod proxy;
 pub mod raw;
 pub mod sniff;
 pub mod http;
+pub mod lost;
 pub mod tools;
 pub mod prometheus;
 pub mod fuzz_values;

@@ -13,3 +13,23 @@ pub fn artifacts(name: &str) -> PathBuf {
     std::fs::create_dir_all(&dir).expect("a folder for artifacts");
     dir
 }
+
+/// The program itself, built when it is not there or older than its sources.
+pub fn binary() -> PathBuf {
+    static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut build = std::process::Command::new(cargo);
+            build.args(["build", "--quiet", "--package", "pgassay", "--bin", "pgassay"]).current_dir(root());
+            // Tests live in target/PROFILE/deps, programs in target/PROFILE.
+            let own = std::env::current_exe().expect("a test is a file");
+            let dir = own.parent().and_then(Path::parent).expect("target/PROFILE").to_owned();
+            if dir.ends_with("release") {
+                build.arg("--release");
+            }
+            assert!(build.status().expect("cargo runs").success(), "pgassay does not build");
+            dir.join("pgassay")
+        })
+        .clone()
+}

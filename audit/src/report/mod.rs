@@ -8,6 +8,7 @@
 //!   - nothing here decides anything: what is said was concluded before;
 //!   - text that came over the wire is escaped for the language it is put into.
 
+pub mod redact;
 pub mod steps;
 pub mod gate;
 pub mod text;

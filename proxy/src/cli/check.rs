@@ -82,7 +82,7 @@ pub fn is_sensible(settings: &Settings) -> Result<(), Usage> {
 }
 
 /// Audits one journal from its first record to its last.
-fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summary, Usage> {
+pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summary, Usage> {
     let mut auditor = Auditor::new(settings.clone());
     let mut progress = Progress::new(path);
     if is_story(path)? {

@@ -12,7 +12,6 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, clap::Args)]
-#[group(id = "reports")]
 #[command(next_help_heading = "Thresholds and reports")]
 // Flattened into another command's `Args`: two groups of one name would not be allowed.
 #[group(skip)]
