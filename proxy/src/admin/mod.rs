@@ -10,6 +10,7 @@
 
 mod api;
 mod assets;
+mod cut;
 mod download;
 mod guard;
 mod history;

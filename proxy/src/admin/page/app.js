@@ -193,9 +193,13 @@ async function violationPage(root, id) {
       violation.repeats ? element("span", {}, `the same seen ${count(violation.repeats)} more ${violation.repeats === 1 ? "time" : "times"}`) : null,
       violation.source ? element("span", {}, `the term: ${violation.source}`) : null),
     element("div", { class: "downloads", role: "group", "aria-label": "Downloads" }, element("span", { class: "soft" }, "Take it with you:"),
-      ...files.map(([kind, name]) => element("button", { "data-download": kind, onclick: () => download(violation.id, kind) }, `↓ ${name}`))),
+      ...files.map(([kind, name]) => element("button", { "data-download": kind, onclick: (event) => take(event.target, violation.id, kind) }, `↓ ${name}`))),
     story, runbook(violation.rule));
   showStory(story, violation);
+}
+
+async function take(button, id, kind) {
+  try { await download(id, kind); } catch (error) { button.disabled = true; button.title = error.message; button.textContent = `${button.textContent.slice(2)}: ${error.message}`; }
 }
 
 // What to do at 3 a.m.: fetched when it is opened.
