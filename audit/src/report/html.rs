@@ -9,7 +9,7 @@
 use super::gate::{Gate, Verdict, checked_share};
 use super::svg::{self, Place, escape};
 use super::text::{grouped, percent};
-use super::{json, steps};
+use super::{brief, json, steps};
 use crate::verdict::{Summary, Violation};
 use pgassay_rules::anomaly;
 use sha2::{Digest, Sha256};
@@ -70,7 +70,7 @@ fn section(body: &mut String, violation: &Violation, pardon: Option<&str>) {
         escape(&violation.id),
         pardon.map_or(String::new(), |why| format!("<span class=\"badge warn\">{}</span>", escape(why))),
         escape(&violation.id),
-        escape(&violation.story),
+        escape(&brief::of(violation)),
         escape(&violation.observed),
     );
     for right in &violation.expected {

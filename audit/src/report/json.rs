@@ -6,6 +6,7 @@
 //!   - windows are nanoseconds since the violation's `origin` (small enough for every JSON reader to keep
 //!     exact); `null` is an end that was never learned. `origin` and `at` are nanoseconds since 1970.
 
+use super::brief;
 use super::steps::{self, Act};
 use crate::trace::{Nanos, Window};
 use crate::verdict::{Summary, Violation};
@@ -64,6 +65,7 @@ pub fn violation(violation: &Violation) -> Value {
         "edges": violation.edges,
         "initial": violation.initial,
         "story": violation.story,
+        "brief": brief::of(violation),
     })
 }
 

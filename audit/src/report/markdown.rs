@@ -2,6 +2,7 @@
 //!
 //! GitHub shows about ten annotations of a kind per step: the rest is in the job summary only.
 
+use super::brief;
 use super::gate::{Gate, Verdict, checked_share};
 use super::steps::{self, Act};
 use super::text::{grouped, one_line, percent};
@@ -70,7 +71,7 @@ pub fn violation(violation: &Violation) -> String {
     if let Some(rule) = anomaly::by_name(&violation.rule) {
         let _ = writeln!(out, "{} `{}`\n", rule.summary, violation.id);
     }
-    for line in violation.story.lines() {
+    for line in brief::of(violation).lines() {
         let _ = writeln!(out, "> {}  ", escape(line));
     }
     out.push_str("\n| when | who | statement | answer |\n|--:|---|---|---|\n");
@@ -111,7 +112,7 @@ pub fn annotations(summary: &Summary, gate: &Gate) -> String {
     let counting: Vec<&Violation> = summary.violations.iter().filter(|v| gate.counts(v)).collect();
     for violation in counting.iter().take(ANNOTATIONS) {
         let title = property(&format!("{} at {}", violation.rule, violation.level));
-        let body = message(&format!("{}\n{}\n({})", violation.observed, violation.story, violation.id));
+        let body = message(&format!("{}\n{}\n({})", violation.observed, brief::of(violation), violation.id));
         let _ = writeln!(out, "::error title={title}::{body}");
     }
     if counting.len() > ANNOTATIONS {

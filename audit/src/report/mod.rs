@@ -9,6 +9,7 @@
 //!   - text that came over the wire is escaped for the language it is put into.
 
 pub mod redact;
+pub mod brief;
 pub mod steps;
 pub mod gate;
 pub mod text;

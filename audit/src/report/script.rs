@@ -16,6 +16,7 @@
 //!
 //! A session that waits for a lock is left waiting; its next command waits for it.
 
+use super::brief;
 use super::steps::{self, Act};
 use super::text::one_line;
 use crate::verdict::Violation;
@@ -58,7 +59,7 @@ pub fn write(violation: &Violation) -> String {
     let mut out = String::from("-- Replays the steps of a violation in the order in which they were sent.\n");
     out.push_str("-- Run it with: pgassay replay FILE --upstream postgresql://user@host/a-copy-of-your-database\n");
     let _ = writeln!(out, "-- violation: {}\n-- rule: {}\n-- level: {}", violation.id, violation.rule, violation.level);
-    for line in violation.story.lines() {
+    for line in brief::of(violation).lines() {
         let _ = writeln!(out, "--   {}", one_line(line));
     }
     out.push('\n');

@@ -3,6 +3,7 @@
 //! One session block per transaction, one step per request, one permutation: the order in which the
 //! requests were sent. The tester itself notices which steps wait for a lock.
 
+use super::brief;
 use super::script::inline;
 use super::steps;
 use super::text::one_line;
@@ -11,7 +12,7 @@ use std::fmt::Write;
 
 pub fn write(violation: &Violation) -> String {
     let mut out = format!("# {} at {} ({})\n", violation.rule, violation.level, violation.id);
-    for line in violation.story.lines() {
+    for line in brief::of(violation).lines() {
         let _ = writeln!(out, "# {}", one_line(line));
     }
     out.push_str("\nsetup\n{\n");

@@ -3,6 +3,7 @@
 //! In: a summary, and whether the reader sees colours. Out: lines of at most a terminal's width where
 //! the traffic allows it.
 
+use super::brief;
 use super::gate::{Gate, Verdict, checked_share};
 use super::steps::{self, Act};
 use crate::verdict::{CoverageSummary, Summary, Violation};
@@ -81,8 +82,8 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
         let _ = writeln!(out, "  {}", rule.summary);
     }
     out.push('\n');
-    for line in violation.story.lines() {
-        let _ = writeln!(out, "  {line}");
+    for line in brief::of(violation).lines() {
+        let _ = writeln!(out, "  {}", visible(line));
     }
     if !violation.initial.is_empty() {
         let _ = writeln!(out, "\n  {}", paint.dim("starting from"));

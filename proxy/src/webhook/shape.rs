@@ -1,7 +1,7 @@
 //! A violation in the words of its receiver: generic JSON, Slack, PagerDuty Events v2.
 
 use anyhow::{Result, bail};
-use pgassay_audit::report::json;
+use pgassay_audit::report::{brief, json};
 use pgassay_audit::verdict::Violation;
 use pgassay_rules::anomaly;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn title(violation: &Violation) -> String {
 fn slack(violation: &Violation) -> Value {
     let summary = anomaly::by_name(&violation.rule).map_or("", |rule| rule.summary);
     let right: Vec<String> = violation.expected.iter().map(|text| format!("• {}", mrkdwn(text))).collect();
-    let story = cut(&mrkdwn(&violation.story), 2_800);
+    let story = cut(&mrkdwn(&brief::of(violation)), 2_800);
     json!({
         "text": format!("{}: {}", title(violation), mrkdwn(&violation.observed)),
         "blocks": [
@@ -71,7 +71,7 @@ fn pagerduty(violation: &Violation, routing_key: &str) -> Value {
             "custom_details": {
                 "id": violation.id,
                 "level": violation.level,
-                "story": violation.story,
+                "story": brief::of(violation),
                 "answered": violation.observed,
                 "right": violation.expected,
             },

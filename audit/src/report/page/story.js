@@ -49,7 +49,7 @@ export function showStory(root, violation) {
   const chosen = new EventTarget();
   const model = lay(violation);
   root.replaceChildren(
-    element("p", { class: "prose" }, violation.story),
+    element("p", { class: "prose" }, violation.brief ?? violation.story),
     answers(violation),
     element("h2", { id: "picture" }, "What happened"),
     picture(violation, model, chosen),
