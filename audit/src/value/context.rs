@@ -169,7 +169,8 @@ impl Collation {
     /// From the name of a collation and whether it is deterministic.
     pub fn from_name(name: &str, deterministic: bool) -> Collation {
         match name {
-            "C" | "POSIX" | "ucs_basic" => Collation::Bytes,
+            // C.UTF-8 is by code point, in glibc, musl and PostgreSQL's own provider: the order of UTF-8 bytes.
+            "C" | "POSIX" | "ucs_basic" | "C.UTF-8" | "C.utf8" | "pg_c_utf8" => Collation::Bytes,
             _ if deterministic => Collation::Deterministic,
             _ => Collation::Nondeterministic,
         }

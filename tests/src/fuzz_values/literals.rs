@@ -1,6 +1,7 @@
 //! Interesting values of each type, as literals.
 
-use pgassay_audit::value::{TypeOid, Types, oid};
+use pgassay_audit::value::interval::Interval;
+use pgassay_audit::value::{TypeOid, Types, datetime, oid};
 
 /// The types that expressions are made of.
 pub const TYPES: &[TypeOid] = &[
@@ -124,6 +125,67 @@ pub fn of(type_oid: TypeOid) -> &'static [&'static str] {
         ],
         oid::NUMERIC_ARRAY => &["{}", "{1.0,2.50}", "{1,2.5}", "{NaN,NULL}", "{0.1}"],
         _ => &[],
+    }
+}
+
+/// Units of date_trunc and extract.
+pub const UNITS: &[&str] = &[
+    "microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade",
+    "century", "millennium", "epoch", "dow", "isodow", "doy", "isoyear", "YEAR", "years", "timezone",
+];
+
+/// Templates of to_char and to_date.
+pub const TEMPLATES: &[&str] = &[
+    "YYYY-MM-DD", "YYYY-MM-DD HH24:MI:SS", "DD/MM/YYYY", "HH12:MI", "YYYY", "MM", "SS.MS", "HH24:MI:SS.US", "YYYYMMDD",
+    "DD.MM.YYYY", "MM/DD/YYYY, HH24", "", "Mon",
+];
+
+/// An interesting literal, or one made at random.
+pub fn random(random: &mut fastrand::Rng, type_oid: TypeOid) -> String {
+    let fixed = of(type_oid);
+    if random.u32(..100) < 45 {
+        return fixed[random.usize(..fixed.len())].to_owned();
+    }
+    let digits = |random: &mut fastrand::Rng, most: usize| -> String {
+        (0..random.usize(1..=most)).map(|_| random.digit(10)).collect()
+    };
+    let sign = |random: &mut fastrand::Rng| if random.u32(..3) == 0 { "-" } else { "" };
+    match type_oid {
+        oid::INT2 => format!("{}", random.i16(..)),
+        oid::INT4 => format!("{}", random.i32(..) >> random.u32(..31)),
+        oid::INT8 => format!("{}", random.i64(..) >> random.u32(..63)),
+        oid::FLOAT4 if random.bool() => format!("{:e}", f32::from_bits(random.u32(..))),
+        oid::FLOAT8 if random.bool() => format!("{:e}", f64::from_bits(random.u64(..))),
+        oid::FLOAT4 | oid::FLOAT8 => format!("{}{}.{}", sign(random), digits(random, 6), digits(random, 4)),
+        oid::NUMERIC => match random.u32(..4) {
+            0 => format!("{}{}", sign(random), digits(random, 24)),
+            1 => format!("{}{}.{}", sign(random), digits(random, 5), digits(random, 4)),
+            2 => format!("{}{}.{}", sign(random), digits(random, 30), digits(random, 30)),
+            _ => format!("{}0.{}{}", sign(random), "0".repeat(random.usize(..12)), digits(random, 12)),
+        },
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR => {
+            let alphabet = ['a', 'b', 'A', ' ', '%', '_', '\\', 'ä', '日', ',', '1', '-'];
+            (0..random.usize(..9)).map(|_| alphabet[random.usize(..alphabet.len())]).collect()
+        }
+        oid::UUID => format!("{:032x}", random.u128(..)),
+        oid::DATE => datetime::print_date(random.i32(-800_000..1_200_000)),
+        oid::TIME => datetime::print_time(random.i64(0..86_400_000_000)),
+        oid::TIMESTAMP => datetime::print_timestamp(random.i64(-70_000_000_000_000_000..90_000_000_000_000_000), None),
+        oid::TIMESTAMPTZ => {
+            let zone = random.i32(-52..53) * 900;
+            datetime::print_timestamp(random.i64(-50_000_000_000_000_000..50_000_000_000_000_000), Some(zone))
+        }
+        oid::INTERVAL => Interval {
+            months: random.i32(-50..50) * random.i32(0..2),
+            days: random.i32(-99..99) * random.i32(0..2),
+            micros: random.i64(-999_999_999_999..999_999_999_999) * random.i64(0..2),
+        }
+        .print(),
+        oid::INT4_ARRAY => {
+            let items: Vec<String> = (0..random.usize(..5)).map(|_| random.i32(-3..4).to_string()).collect();
+            format!("{{{}}}", items.join(","))
+        }
+        _ => fixed[random.usize(..fixed.len())].to_owned(),
     }
 }
 

@@ -174,6 +174,69 @@ fn delete_key(json: Json, key: &str) -> Outcome {
     Ok(jsonb(Some(&kept)))
 }
 
+fn delete_index(json: Json, index: i32) -> Outcome {
+    match json {
+        Json::Array(mut items) => {
+            let at = if index < 0 { items.len() as i64 + i64::from(index) } else { index.into() };
+            if (0..items.len() as i64).contains(&at) {
+                items.remove(at as usize);
+            }
+            Ok(jsonb(Some(&Json::Array(items))))
+        }
+        Json::Object(_) => Err(SqlError::invalid_parameter("cannot delete from object using integer index")),
+        _ => Err(SqlError::invalid_parameter("cannot delete from scalar")),
+    }
+}
+
+/// jsonb_set along keys of objects and indexes that exist.
+fn set_path(json: &mut Json, path: &[Value], new: &Json, create: bool) -> Result<(), SqlError> {
+    let odd = || SqlError::not_modelled("unusual path of jsonb_set");
+    let Some((Value::Text(step), rest)) = path.split_first() else { return Err(odd()) };
+    let slot = match json {
+        Json::Object(members) => match members.iter_mut().find(|(key, _)| **key == **step) {
+            Some((_, slot)) => slot,
+            None => {
+                if rest.is_empty() && create {
+                    let mut grown = std::mem::take(members);
+                    grown.push((step.to_string(), new.clone()));
+                    *json = Json::object(grown);
+                }
+                return Ok(());
+            }
+        },
+        Json::Array(items) => {
+            let index: usize = step.parse().map_err(|_| odd())?;
+            items.get_mut(index).ok_or_else(odd)?
+        }
+        // Below a scalar there is nothing to set.
+        _ => return Ok(()),
+    };
+    match rest.is_empty() {
+        true => *slot = new.clone(),
+        false => set_path(slot, rest, new, create)?,
+    }
+    Ok(())
+}
+
+fn jsonb_set(a: &[Value], _: &Call<'_>) -> Outcome {
+    let (mut json, path, new) = (document(a, 0)?, array(a, 1)?, document(a, 2)?);
+    let create = match a.get(3) {
+        None => true,
+        Some(Value::Bool(create)) => *create,
+        Some(_) => return Err(mistyped()),
+    };
+    if !matches!(json, Json::Object(_) | Json::Array(_)) {
+        return Err(SqlError::invalid_parameter("cannot set path in scalar"));
+    }
+    if path.dimensions.len() > 1 {
+        return Err(SqlError::not_modelled("unusual path of jsonb_set"));
+    }
+    if !path.items.is_empty() {
+        set_path(&mut json, &path.items, &new, create)?;
+    }
+    Ok(jsonb(Some(&json)))
+}
+
 fn exists(json: &Json, key: &str) -> bool {
     match json {
         Json::Object(_) => json.get(key).is_some(),
@@ -252,6 +315,8 @@ pub fn implementation(source: &str) -> Option<Implementation> {
             Ok(Value::Bool(keys.items.iter().all(has)))
         },
         "jsonb_concat" => |a, _| concatenate(document(a, 0)?, document(a, 1)?),
+        "jsonb_delete_idx" => |a, _| delete_index(document(a, 0)?, int4(a, 1)?),
+        "jsonb_set" => jsonb_set,
         "jsonb_delete" => |a, _| delete_key(document(a, 0)?, text(a, 1)?),
         "jsonb_array_length" => |a, _| match document(a, 0)? {
             Json::Array(items) => Ok(Value::Int4(items.len() as i32)),

@@ -11,6 +11,7 @@ mod calendar;
 mod comparison;
 mod conversion;
 mod documents;
+mod extract;
 mod floats;
 mod integers;
 mod numerics;
@@ -33,6 +34,7 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         .or_else(|| strings::implementation(source))
         .or_else(|| pattern::implementation(source))
         .or_else(|| calendar::implementation(source))
+        .or_else(|| extract::implementation(source))
         .or_else(|| templates::implementation(source))
         .or_else(|| arrays::implementation(source))
         .or_else(|| documents::implementation(source))

@@ -171,6 +171,46 @@ fn quote_literal(value: &str) -> String {
     out
 }
 
+/// Replaces `length` characters from `start` on.
+fn overlay(value: &str, new: &str, start: i32, length: i32) -> Outcome {
+    if start <= 0 {
+        return Err(SqlError::raised("22011", "negative substring length not allowed"));
+    }
+    let after = start.checked_add(length).ok_or_else(|| SqlError::out_of_range("integer"))?;
+    let head = &value[..byte_of_char(value, start as usize - 1)];
+    let tail = &value[byte_of_char(value, after.max(1) as usize - 1)..];
+    Ok(Value::text([head, new, tail].concat()))
+}
+
+/// format() with %s, %L and %% alone.
+fn format(a: &[Value], call: &Call<'_>) -> Outcome {
+    let Value::Text(template) = &a[0] else { return Ok(Value::Null) };
+    let mut arguments = a[1..].iter();
+    let mut out = String::new();
+    let mut letters = template.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            out.push(letter);
+            continue;
+        }
+        let kind = letters.next().ok_or_else(|| SqlError::invalid_parameter("unterminated format() type specifier"))?;
+        if kind == '%' {
+            out.push('%');
+            continue;
+        }
+        if !matches!(kind, 's' | 'L') {
+            return Err(SqlError::not_modelled("format() with positions, widths or identifiers"));
+        }
+        let value = arguments.next().ok_or_else(|| SqlError::invalid_parameter("too few arguments for format()"))?;
+        match (kind, printed(value, call)?) {
+            ('s', text) => out += &text.unwrap_or_default(),
+            (_, None) => out += "NULL",
+            (_, Some(text)) => out += &quote_literal(&text),
+        }
+    }
+    Ok(Value::text(out))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -244,6 +284,12 @@ pub fn implementation(source: &str) -> Option<Implementation> {
             }
             Ok(Value::text(value.repeat(count)))
         },
+        "textoverlay" => |a, _| overlay(text(a, 0)?, text(a, 1)?, int4(a, 2)?, int4(a, 3)?),
+        "textoverlay_no_len" => |a, _| {
+            let new = text(a, 1)?;
+            overlay(text(a, 0)?, new, int4(a, 2)?, char_count(new) as i32)
+        },
+        "text_format" | "text_format_nv" => format,
         "text_reverse" => |a, _| Ok(Value::text(text(a, 0)?.chars().rev().collect::<String>())),
         "translate" => |a, _| Ok(Value::text(translate(text(a, 0)?, text(a, 1)?, text(a, 2)?))),
         "ascii" => |a, c| match text(a, 0)?.chars().next() {
