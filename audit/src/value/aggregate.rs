@@ -196,7 +196,7 @@ impl Accumulator {
                 };
                 let next = Interval { months, days, micros };
                 *sum = Some(match *sum {
-                    Some(before) => before.add(next)?,
+                    Some(before) => before.checked_add(next)?,
                     None => next,
                 });
                 if let Running::AvgInterval(_, count) = &mut self.running {

@@ -298,7 +298,7 @@ impl Hash for KeyRef<'_> {
 fn float_key(value: f64) -> f64 {
     match value {
         nan if nan.is_nan() => f64::NAN,
-        zero if zero == 0.0 => 0.0,
+        0.0 => 0.0,
         other => other,
     }
 }

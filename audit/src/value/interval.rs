@@ -124,7 +124,7 @@ impl Interval {
         Ok(self)
     }
 
-    pub fn add(self, other: Interval) -> Result<Interval, SqlError> {
+    pub fn checked_add(self, other: Interval) -> Result<Interval, SqlError> {
         Interval {
             months: self.months.checked_add(other.months).ok_or_else(out_of_range)?,
             days: self.days.checked_add(other.days).ok_or_else(out_of_range)?,
@@ -133,7 +133,7 @@ impl Interval {
         .checked()
     }
 
-    pub fn neg(self) -> Result<Interval, SqlError> {
+    pub fn checked_neg(self) -> Result<Interval, SqlError> {
         Interval {
             months: self.months.checked_neg().ok_or_else(out_of_range)?,
             days: self.days.checked_neg().ok_or_else(out_of_range)?,

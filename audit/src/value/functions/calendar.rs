@@ -56,7 +56,7 @@ fn add_interval_zoned(start: i64, span: Interval, call: &Call<'_>) -> Result<i64
 
 /// The server negates without looking for overflow, or with, by version.
 fn negated(span: Interval) -> Result<Interval, SqlError> {
-    span.neg().map_err(|_| SqlError::not_modelled("negation of an extreme interval"))
+    span.checked_neg().map_err(|_| SqlError::not_modelled("negation of an extreme interval"))
 }
 
 fn difference(later: i64, earlier: i64) -> Outcome {
@@ -318,9 +318,9 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "time_pl_interval" => |a, _| time_plus(time(a, 0)?, interval(a, 1)?.micros),
         "@1848" => |a, _| time_plus(time(a, 1)?, interval(a, 0)?.micros),
         "time_mi_interval" => |a, _| time_plus(time(a, 0)?, negated(interval(a, 1)?)?.micros),
-        "interval_pl" => |a, _| Ok(interval(a, 0)?.add(interval(a, 1)?)?.into()),
-        "interval_mi" => |a, _| Ok(interval(a, 0)?.add(negated(interval(a, 1)?)?)?.into()),
-        "interval_um" => |a, _| Ok(interval(a, 0)?.neg()?.into()),
+        "interval_pl" => |a, _| Ok(interval(a, 0)?.checked_add(interval(a, 1)?)?.into()),
+        "interval_mi" => |a, _| Ok(interval(a, 0)?.checked_add(negated(interval(a, 1)?)?)?.into()),
+        "interval_um" => |a, _| Ok(interval(a, 0)?.checked_neg()?.into()),
         "interval_mul" => |a, _| scaled(interval(a, 0)?, float8(a, 1)?, false),
         "mul_d_interval" => |a, _| scaled(interval(a, 1)?, float8(a, 0)?, false),
         "interval_div" => |a, _| scaled(interval(a, 0)?, float8(a, 1)?, true),

@@ -99,7 +99,7 @@ fn object_key(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
 }
 
 fn build_object(a: &[Value], call: &Call<'_>) -> Outcome {
-    if a.len() % 2 != 0 {
+    if !a.len().is_multiple_of(2) {
         return Err(SqlError::invalid_parameter("argument list must have even number of elements"));
     }
     let mut members = Vec::with_capacity(a.len() / 2);
@@ -124,7 +124,7 @@ fn json_text(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
 }
 
 fn build_json_object(a: &[Value], call: &Call<'_>) -> Outcome {
-    if a.len() % 2 != 0 {
+    if !a.len().is_multiple_of(2) {
         return Err(SqlError::invalid_parameter("argument list must have even number of elements"));
     }
     let mut out = String::from("{");

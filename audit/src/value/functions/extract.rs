@@ -72,6 +72,9 @@ fn monday(days: i64) -> i64 {
 }
 
 fn truncated(unit: Unit, at: i64) -> Result<i64, SqlError> {
+    if matches!(unit, Unit::Epoch | Unit::DayOfWeek | Unit::IsoDayOfWeek | Unit::DayOfYear | Unit::IsoYear) {
+        return Err(SqlError::not_modelled("date_trunc with this unit"));
+    }
     if is_infinite(at) {
         return Ok(at);
     }
