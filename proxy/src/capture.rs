@@ -5,7 +5,8 @@
 //!
 //! Always true:
 //!   - nothing here blocks, takes a lock, makes a system call or copies bytes on the relay's side, except
-//!     that the first piece after a long silence of *all* lanes wakes the recorder;
+//!     that the recorder is woken by the first piece after a long silence of *all* lanes, and by a lane
+//!     that is a quarter full: so the recorder can sleep long without losing a burst;
 //!   - a lane that holds more than `lane_bytes_max`, or all lanes together more than `bytes_max`, open a
 //!     gap: everything is dropped until the recorder has taken what was there and closed the gap. A gap
 //!     covers the instants of all it lost;
@@ -23,8 +24,9 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use pgassay_audit::trace::{Nanos, SessionId};
 use pgassay_audit::wire::{Captured, Direction};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// What a piece costs beside its bytes.
@@ -42,6 +44,9 @@ pub struct Tap {
 struct Total {
     waiting_bytes: AtomicUsize,
     bytes_max: usize,
+    /// The recorder's thread, and whether it was woken since its last round.
+    recorder: OnceLock<Thread>,
+    woken: AtomicBool,
 }
 
 /// One connection's end of its lane.
@@ -86,15 +91,21 @@ pub struct Recorder {
     /// Lanes that were still stamping when they were last looked at.
     again: Vec<Arc<Shared>>,
     quiet_rounds: u32,
+    total: Arc<Total>,
 }
 
 /// Two ends: lanes are made at the first, drained at the second; `bytes_max` may wait between them.
 pub fn channel(bytes_max: usize) -> (Tap, Recorder) {
     let (announce, announced) = crossbeam_channel::unbounded();
-    let total = Arc::new(Total { waiting_bytes: AtomicUsize::new(0), bytes_max });
+    let total = Arc::new(Total {
+        waiting_bytes: AtomicUsize::new(0),
+        bytes_max,
+        recorder: OnceLock::new(),
+        woken: AtomicBool::new(false),
+    });
     (
-        Tap { announce, sessions: Arc::new(AtomicU64::new(0)), total },
-        Recorder { announced, again: Vec::new(), quiet_rounds: 0 },
+        Tap { announce, sessions: Arc::new(AtomicU64::new(0)), total: total.clone() },
+        Recorder { announced, again: Vec::new(), quiet_rounds: 0, total },
     )
 }
 
@@ -150,6 +161,9 @@ impl Lane {
             shared.total.waiting_bytes.fetch_add(cost, Relaxed);
             let piece = Piece { direction, at, bytes: bytes.clone(), previous_took: self.took };
             let _ = self.pieces.send(piece);
+            if waiting + cost > self.bytes_max / 4 || shared.total.is_filling() {
+                shared.total.wake();
+            }
         }
         self.took = 0;
         shared.stamping.store(false, Release);
@@ -185,6 +199,8 @@ pub struct Round {
 impl Recorder {
     /// Hands out everything that is waiting. `took` gets the nanoseconds that pieces spent in the relay.
     pub fn collect(&mut self, mut out: impl FnMut(Captured), mut took: impl FnMut(u32)) -> Round {
+        self.total.recorder.get_or_init(std::thread::current);
+        self.total.woken.store(false, Release);
         let now = clock::now();
         let mut round = Round { until: Some(now), ..Round::default() };
         let mut lanes = std::mem::take(&mut self.again);
@@ -211,10 +227,10 @@ impl Recorder {
     }
 
     /// Sleeps between two rounds: shortly, as long as something happens now and then; until the next piece
-    /// (or `at_most`), when nothing does. Relays that are busy never have to wake anybody.
+    /// (or `at_most`), when nothing does. Relays that are busy with small messages never wake anybody.
     pub fn rest(&mut self, between: Duration, at_most: Duration) {
-        if self.quiet_rounds < 250 || !self.again.is_empty() {
-            std::thread::sleep(between);
+        if self.quiet_rounds < 50 || !self.again.is_empty() {
+            std::thread::park_timeout(between);
         } else if let Ok(lane) = self.announced.recv_timeout(at_most) {
             self.again.push(lane);
             self.quiet_rounds = 0;
@@ -237,6 +253,19 @@ fn settles(stamping: &AtomicBool) -> bool {
 impl Total {
     fn is_full(&self) -> bool {
         self.waiting_bytes.load(Relaxed) > self.bytes_max
+    }
+
+    fn is_filling(&self) -> bool {
+        self.waiting_bytes.load(Relaxed) > self.bytes_max / 4
+    }
+
+    /// At most once per round of the recorder.
+    fn wake(&self) {
+        if !self.woken.swap(true, AcqRel)
+            && let Some(recorder) = self.recorder.get()
+        {
+            recorder.unpark();
+        }
     }
 }
 

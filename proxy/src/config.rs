@@ -176,15 +176,6 @@ pub struct Side {
     pub uri: Option<String>,
     /// Tables with more rows than this are not copied at start.
     pub table_rows_max: u64,
-    /// `off`, or `inject`: ask for the transaction's xid together with its COMMIT.
-    pub commit_timestamps: CommitTimestamps,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CommitTimestamps {
-    Off,
-    Inject,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -333,7 +324,7 @@ impl Default for Audit {
 
 impl Default for Side {
     fn default() -> Side {
-        Side { enabled: true, uri: None, table_rows_max: 1_000_000, commit_timestamps: CommitTimestamps::Off }
+        Side { enabled: true, uri: None, table_rows_max: 1_000_000 }
     }
 }
 

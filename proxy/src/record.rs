@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long the recorder sleeps between two rounds while there is traffic.
-const BETWEEN_ROUNDS: Duration = Duration::from_millis(4);
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(20);
 /// How long it sleeps at most when there is none.
 const AT_MOST: Duration = Duration::from_millis(250);
 

@@ -160,7 +160,7 @@ ignore_startup_parameters = extra_float_digits
         self.targets["pgbouncer"] = (port, process.pid)
 
     def start_ours(self):
-        build = ROOT / "target" / "release"
+        build = self.options.build
         upstream = f"127.0.0.1:{self.server}"
         port = free_port()
         process = self.spawn("bare", [build / "bare-relay", f"127.0.0.1:{port}", upstream])
@@ -315,6 +315,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 8, 32])
+    parser.add_argument("--build", type=Path, default=ROOT / "target" / "release", help="where the programs are")
     parser.add_argument("--audit", action="store_true", help="also measure pgassay with the audit running")
     parser.add_argument("--markdown", type=Path, help="replace the section «proxy» of this file by the result")
     options = parser.parse_args()
