@@ -340,6 +340,7 @@ impl Auditor {
                     differences: &told,
                     edges: &[],
                     shapes,
+                    initial: story::initial_rows(&members, &self.explainer),
                 };
                 self.report(first_sight, story::tell(&proof), found);
                 Accused::Proved
@@ -450,6 +451,7 @@ impl Auditor {
                     differences: &told,
                     edges: &edges,
                     shapes,
+                    initial: story::initial_rows(&members[..len], &self.explainer),
                 };
                 self.report(fingerprint, story::tell(&proof), found);
             }

@@ -7,7 +7,11 @@
 use crate::assemble::{End, Transaction};
 use crate::interpret::Difference;
 use crate::reference::Member;
-use crate::trace::{Nanos, Observation, Outcome};
+use crate::explain::Explainer;
+use crate::points::CommitId;
+use crate::state::{Row, TableId};
+use crate::trace::{Observation, Outcome};
+use crate::value::{Context, Value, encode_text};
 use crate::verdict::{Edge, StoryStatement, StoryTransaction, Violation};
 use pgassay_rules::{Level, Rule};
 use sha2::{Digest, Sha256};
@@ -16,6 +20,8 @@ use std::sync::Arc;
 
 /// Rows of an answer that the story shows.
 const ROWS_SHOWN: usize = 5;
+/// Rows of the state that it shows.
+const INITIAL_SHOWN: usize = 12;
 
 /// What a story is made from.
 pub struct Proof<'a> {
@@ -29,6 +35,8 @@ pub struct Proof<'a> {
     pub edges: &'a [(usize, usize, &'static str)],
     /// Shapes of the culprits, for the fingerprint.
     pub shapes: Vec<Arc<str>>,
+    /// The rows that the story starts from, as text.
+    pub initial: Vec<String>,
 }
 
 pub fn fingerprint(rule: &Rule, level: Level, shapes: &[Arc<str>]) -> String {
@@ -113,7 +121,7 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
         observed,
         expected,
         edges,
-        initial: Vec::new(),
+        initial: proof.initial.clone(),
         story: String::new(),
         repeats: 0,
     };
@@ -200,53 +208,86 @@ fn why(kind: &str, from: usize, to: usize) -> String {
     }
 }
 
+/// A few sentences; the steps themselves are in the data, for whoever shows them.
 fn prose(rule: &Rule, violation: &Violation) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "{} ({}, {}).", rule.summary, rule.name, violation.level);
-    let mut lines: Vec<(Nanos, String)> = Vec::new();
-    let start = violation
-        .transactions
-        .iter()
-        .flat_map(|t| &t.statements)
-        .map(|s| s.window.sent)
-        .min()
-        .unwrap_or(0);
-    for (t, txn) in violation.transactions.iter().enumerate() {
-        for (s, statement) in txn.statements.iter().enumerate() {
-            let mark = if violation.culprits.contains(&(t, s)) {
-                "  ◄"
-            } else {
-                ""
-            };
-            let ms = (statement.window.sent - start) as f64 / 1e6;
-            let parameters = match statement.parameters.is_empty() {
-                true => String::new(),
-                false => format!("  [{}]", statement.parameters.join(", ")),
-            };
-            lines.push((
-                statement.window.sent,
-                format!(
-                    "  {ms:9.3} ms  {}  {}{parameters} → {}{mark}",
-                    txn.name,
-                    statement.sql.trim(),
-                    statement.answer
-                ),
-            ));
+    let _ = writeln!(text, "{}", rule.summary);
+    for edge in &violation.edges {
+        let _ = writeln!(text, "{}.", edge.why);
+    }
+    let names: Vec<&str> = violation.transactions.iter().map(|t| t.name.as_str()).collect();
+    match (violation.edges.is_empty(), names.as_slice()) {
+        (false, _) => {
+            let _ = writeln!(text, "No serial order of {} keeps all of that.", listed(&names));
+        }
+        (true, [only]) => {
+            let _ = writeln!(text, "No state that {only} may have read gives this answer.");
+        }
+        (true, _) => {
+            let _ = writeln!(text, "No order of {} gives this answer.", listed(&names));
         }
     }
-    lines.sort();
-    for (_, line) in lines {
-        let _ = writeln!(text, "{line}");
-    }
-    if !violation.edges.is_empty() {
-        let _ = writeln!(text, "Every serial order must keep all of these, and none can:");
-        for edge in &violation.edges {
-            let _ = writeln!(text, "  {}", edge.why);
-        }
-    }
-    let _ = writeln!(text, "Answered: {}.", violation.observed);
-    for expected in &violation.expected {
-        let _ = writeln!(text, "Right would have been: {expected}.");
+    for (t, s) in violation.culprits.iter().take(3) {
+        let txn = &violation.transactions[*t];
+        let statement = &txn.statements[*s];
+        let sql = statement.sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(text, "{} asked «{}» and was answered {}.", txn.name, shortened(&sql), statement.answer);
     }
     text
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+fn shortened(sql: &str) -> String {
+    const SHOWN: usize = 120;
+    match sql.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", &sql[..at]),
+        None => sql.to_owned(),
+    }
+}
+
+/// The rows that the members of a story found, as text.
+pub fn initial_rows(members: &[Member], explainer: &Explainer) -> Vec<String> {
+    let commits: Vec<CommitId> = members.iter().filter_map(|m| m.commit).collect();
+    let mut lines = Vec::new();
+    for commit in commits.iter().filter_map(|id| explainer.order.get(*id)) {
+        for (table, id) in &commit.rows {
+            let Some(kept) = explainer.store.tables.get(table) else { continue };
+            let Some(chain) = kept.chain(*id) else { continue };
+            let below = chain.versions.iter().take_while(|v| !commits.contains(&v.commit)).last();
+            let Some(row) = below.and_then(|v| v.row.as_ref()) else { continue };
+            let line = row_in_words(*table, row, explainer);
+            if !lines.contains(&line) && lines.len() < INITIAL_SHOWN {
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+fn row_in_words(table: TableId, row: &Row, explainer: &Explainer) -> String {
+    let context = Context::defaults();
+    let words = |value: &Value| match value {
+        Value::Unknown => "?".to_owned(),
+        Value::Null => "NULL".to_owned(),
+        known => encode_text(known, &context).unwrap_or_else(|| "?".to_owned()),
+    };
+    let catalog = &explainer.store.catalog;
+    let found = catalog.table(table);
+    let name = found.map_or_else(|| "table".to_owned(), |t| t.name.clone());
+    let key: Vec<String> = found
+        .and_then(|t| t.primary_key())
+        .map(|key| key.columns.iter().filter_map(|c| row.get(*c)).map(words).collect())
+        .unwrap_or_default();
+    let cells: Vec<String> = row.iter().map(words).collect();
+    match key.is_empty() {
+        true => format!("{name}: ({})", cells.join(", ")),
+        false => format!("{name}({}) = ({})", key.join(", "), cells.join(", ")),
+    }
 }
