@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
-const ATTEMPTS_MAX: usize = 512;
+const ATTEMPTS_MAX: usize = 128;
 
 /// A transaction that no order explains, before it is confirmed.
 #[derive(Debug)]

@@ -77,8 +77,11 @@ impl Search<'_> {
             .enumerate()
             .map(|(at, w)| self.next_window(at, w))
             .collect();
-        for (at, window) in windows.iter().enumerate() {
-            let Some(window) = window else { continue };
+        // Who must be done first is tried first: it changes nothing but how soon an explanation is found.
+        let mut turns: Vec<(usize, Window)> =
+            windows.iter().enumerate().filter_map(|(at, w)| w.map(|w| (at, w))).collect();
+        turns.sort_by_key(|(at, window)| (window.done, *at));
+        for (at, window) in turns {
             let instant = now.max(window.sent);
             if windows.iter().flatten().any(|w| w.done < instant) {
                 continue;
