@@ -1,0 +1,96 @@
+//! The two judges of a history: the streaming audit, and the reference checker over the whole of it.
+
+use pgassay_audit::assemble::{Assembled, Assembler, Transaction};
+use pgassay_audit::control::Control;
+use pgassay_audit::explain::Explainer;
+use pgassay_audit::reference::base::Base;
+use pgassay_audit::reference::{Case, Decision, Member, points, serial};
+use pgassay_audit::sequence::Sequencer;
+use pgassay_audit::trace::{Record, SessionId};
+use pgassay_audit::verdict::Summary;
+use pgassay_audit::{Auditor, Settings, script};
+use pgassay_rules::Level;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Right,
+    Wrong,
+    /// Not decided.
+    Unknown,
+}
+
+pub fn records(text: &str) -> Vec<Record> {
+    script::parse(text, Level::ReadCommitted).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+}
+
+/// What the audit says when the history passes by.
+pub fn audit(text: &str) -> (Verdict, Summary) {
+    let mut auditor = Auditor::new(Settings::default());
+    for record in records(text) {
+        auditor.take(record);
+    }
+    auditor.finish();
+    let summary = auditor.summary();
+    let coverage = &summary.coverage;
+    let verdict = if !summary.violations.is_empty() {
+        Verdict::Wrong
+    } else if coverage.partial + coverage.unchecked > 0 || !coverage.reasons.is_empty() {
+        Verdict::Unknown
+    } else {
+        Verdict::Right
+    };
+    (verdict, summary)
+}
+
+/// What the definition says: every order of all points of all transactions is tried.
+pub fn reference(text: &str) -> Verdict {
+    let mut assembler = Assembler::default();
+    let mut assembled = Vec::new();
+    for record in records(text) {
+        assembler.take(&record, &mut assembled);
+    }
+    assembler.finish(&mut assembled);
+    let transactions: Vec<Arc<Transaction>> = assembled
+        .into_iter()
+        .filter_map(|a| match a {
+            Assembled::Ended(txn) => Some(txn),
+            Assembled::Gap(_) => None,
+        })
+        .collect();
+    let mut explainer = Explainer::new();
+    let (setup, rest): (Vec<_>, Vec<_>) = transactions.into_iter().partition(|t| t.id.session == SessionId(1));
+    let nobody = Sequencer::default();
+    for txn in &setup {
+        explainer.judge(txn, txn.level, &nobody);
+    }
+    let members: Vec<Member> = rest
+        .into_iter()
+        .filter(|t| t.steps.iter().any(|s| s.control == Control::Data))
+        .map(|txn| {
+            let session = explainer.session(&txn);
+            Member { level: txn.level, txn, session, commit: None }
+        })
+        .collect();
+    let decide = |members: &[Member], decider: &dyn Fn(&Case<'_>) -> Decision| {
+        let start = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
+        let base = Base {
+            store: &explainer.store,
+            order: &explainer.order,
+            members: Vec::new(),
+            start,
+            strays: Default::default(),
+        };
+        let decision = decider(&Case { base, planner: &explainer.planner, members });
+        match decision {
+            Decision::Explained(_) => Verdict::Right,
+            Decision::Impossible(_) => Verdict::Wrong,
+            Decision::TooLarge => Verdict::Unknown,
+        }
+    };
+    let by_points = decide(&members, &points::decide);
+    if by_points != Verdict::Right || !members.iter().any(|m| m.level == Level::Serializable) {
+        return by_points;
+    }
+    decide(&members, &|case| serial::decide(case, false))
+}
