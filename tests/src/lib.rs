@@ -6,6 +6,7 @@ pub mod deps;
 pub mod certificates;
 pub mod cluster;
 pub mod proxy;
+pub mod random;
 pub mod raw;
 pub mod sniff;
 pub mod http;

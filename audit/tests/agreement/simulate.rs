@@ -342,6 +342,7 @@ impl Database {
                     session.phase = Phase::Answered(Answer::Plain);
                 }
                 Move::Rollback => {
+                    session.failed = false;
                     self.release(session);
                     session.phase = Phase::Answered(Answer::Plain);
                 }

@@ -1,0 +1,58 @@
+//! Random concurrent transactions on a real PostgreSQL, through the proxy: the audit must be silent.
+//!
+//! `PGASSAY_RANDOM_SECONDS` and `PGASSAY_RANDOM_SEED` make longer runs and repeat a seed.
+
+use pgassay_tests::cluster::{Cluster, Options};
+use pgassay_tests::proxy::Proxy;
+use pgassay_tests::random;
+use pgassay_tests::raw::Client;
+use std::time::{Duration, Instant};
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn a_correct_server_is_never_accused() {
+    let seed = number("PGASSAY_RANDOM_SEED", 1);
+    let seconds = number("PGASSAY_RANDOM_SECONDS", 20);
+    let clients = number("PGASSAY_RANDOM_CLIENTS", 6);
+    let options = Options::default().set("deadlock_timeout", "20ms").set("max_prepared_transactions", "10");
+    let cluster = Cluster::start_with(options).unwrap();
+    let proxy = Proxy::start(&cluster.address());
+    let mut setup = Client::log_in(proxy.port());
+    for sql in random::schema(seed) {
+        let answer = setup.query(&sql);
+        assert!(!answer.iter().any(|m| m.tag == b'E'), "{sql}: {:?}", answer[0].field('M'));
+    }
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let port = proxy.port();
+    let threads: Vec<_> = (1..=clients)
+        .map(|number| std::thread::spawn(move || random::run_client(seed, number, port, || Instant::now() < end)))
+        .collect();
+    let transactions: u64 = threads.into_iter().map(|t| t.join().expect("a client")).sum();
+    drop(setup);
+    let summary = proxy.stop().summary();
+    let coverage = &summary.coverage;
+    println!(
+        "seed {seed}: {transactions} transactions sent, {} judged, {} statements: {} checked, {} partly, {} not",
+        summary.transactions, summary.statements, coverage.checked, coverage.partial, coverage.unchecked
+    );
+    println!("tiers {:?}, gaps {}", summary.tiers, summary.gaps);
+    let mut reasons: Vec<_> = coverage.reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (reason, count) in reasons {
+        println!("  {count:>7} {reason}");
+    }
+    let mut shapes: Vec<_> = coverage.shapes.iter().filter(|s| s.unchecked + s.partial > 0).collect();
+    shapes.sort_by_key(|s| std::cmp::Reverse(s.unchecked + s.partial));
+    for shape in shapes.iter().take(20) {
+        println!("  {shape:?}");
+    }
+    for violation in &summary.violations {
+        println!("{} ({} more)\n{}\n", violation.rule, violation.repeats, violation.story);
+    }
+    let rules: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
+    assert!(rules.is_empty(), "seed {seed}: a correct server was accused of {rules:?}");
+    assert!(summary.transactions > 0, "nothing was judged");
+}
