@@ -1,4 +1,4 @@
-//! Stories with known verdicts: every file under testscripts/{verdict,silent,hermitage} is told to the audit
+//! Stories with known verdicts: every file under testscripts/{verdict,silent,hermitage,semantics} is told to the audit
 //! at each level that it names, and must come to exactly the rules that it expects.
 
 use pgassay_audit::{Auditor, Settings, script};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 fn stories() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts");
     let mut files = Vec::new();
-    for folder in ["verdict", "silent", "hermitage"] {
+    for folder in ["verdict", "silent", "hermitage", "semantics"] {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder of stories");
         files.extend(entries.map(|e| e.expect("a readable folder").path()));
     }

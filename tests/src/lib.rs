@@ -5,6 +5,7 @@
 pub mod deps;
 pub mod certificates;
 pub mod cluster;
+pub mod liar;
 pub mod proxy;
 pub mod random;
 pub mod raw;

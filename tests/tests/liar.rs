@@ -1,0 +1,118 @@
+//! A server that lies is caught, whatever the lie; one that does not is not accused.
+
+use fastrand::Rng;
+use pgassay_tests::cluster::Cluster;
+use pgassay_tests::liar::{Fault, Liar};
+use pgassay_tests::proxy::Proxy;
+use pgassay_tests::raw::Client;
+
+const CLIENTS: u64 = 4;
+const ACCOUNTS: i32 = 4;
+
+fn failed(answer: &[pgassay_tests::raw::Message]) -> bool {
+    answer.iter().any(|m| m.tag == b'E')
+}
+
+/// Deposits, transfers, reports, accounts that come and go, and doctors on call.
+fn bank(seed: u64, number: u64, port: u16, rounds: usize) {
+    let mut rng = Rng::with_seed(seed * 100 + number);
+    let mut client = Client::log_in(port);
+    for _ in 0..rounds {
+        let (a, b) = (rng.i32(1..=ACCOUNTS), rng.i32(1..=ACCOUNTS));
+        match rng.u8(0..9) {
+            0 => drop(client.query(&format!("select id, balance from account where id = {a}"))),
+            1 => drop(client.query("select id, balance from account order by id")),
+            2 => drop(client.query("select sum(balance) from account")),
+            3 => drop(client.query("select count(*) from account")),
+            4 => drop(client.query(&format!("update account set balance = balance + 1 where id = {a}"))),
+            5 => {
+                client.query(&format!("insert into account values ({}, 0)", a + 10));
+            }
+            6 => drop(client.query(&format!("delete from account where id = {}", a + 10))),
+            7 => {
+                client.query("begin isolation level repeatable read");
+                let ok = !failed(&client.query(&format!("select id, balance from account where id = {a}")))
+                    && !failed(&client.query(&format!("update account set balance = balance - 5 where id = {a}")))
+                    && !failed(&client.query(&format!("update account set balance = balance + 5 where id = {b}")))
+                    && !failed(&client.query("select sum(balance) from account"));
+                client.query(if ok { "commit" } else { "rollback" });
+            }
+            _ => {
+                client.query("begin isolation level serializable");
+                let ok = !failed(&client.query("select count(*) from doctor where on_call"))
+                    && !failed(&client.query(&format!("update doctor set on_call = not on_call where id = {a}")));
+                client.query(if ok { "commit" } else { "rollback" });
+            }
+        }
+    }
+}
+
+/// The rules that were found broken, and how many lies were told.
+fn run(cluster: &Cluster, fault: Option<Fault>, rounds: usize) -> (Vec<String>, u64) {
+    let liar = Liar::start(cluster.address(), 7);
+    let proxy = Proxy::start(&liar.address());
+    let mut setup = Client::log_in(proxy.port());
+    for sql in [
+        "drop table if exists account, doctor",
+        "create table account (id int primary key, balance int not null)",
+        "create table doctor (id int primary key, on_call boolean not null)",
+        "insert into account values (1, 100), (2, 100), (3, 100), (4, 100)",
+        "insert into doctor values (1, true), (2, true), (3, false), (4, true)",
+    ] {
+        assert!(!failed(&setup.query(sql)), "{sql}");
+    }
+    let traffic = |seed: u64| {
+        let port = proxy.port();
+        let threads: Vec<_> =
+            (1..=CLIENTS).map(|number| std::thread::spawn(move || bank(seed, number, port, rounds))).collect();
+        threads.into_iter().for_each(|t| t.join().expect("a client"));
+    };
+    traffic(1);
+    if let Some(fault) = fault {
+        // A weaker level only shows when everybody has it.
+        let everywhere = matches!(fault, Fault::NoSnapshot | Fault::NotSerializable);
+        liar.set(fault, if everywhere { 1.0 } else { 0.1 });
+        traffic(2);
+    }
+    drop(setup);
+    let summary = proxy.stop().summary();
+    println!(
+        "{fault:?}: {} lies in {} statements ({} checked, {} partly, {} not): {}",
+        liar.told(),
+        summary.statements,
+        summary.coverage.checked,
+        summary.coverage.partial,
+        summary.coverage.unchecked,
+        summary
+            .violations
+            .iter()
+            .map(|v| format!("{} ×{}", v.rule, v.repeats + 1))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    if fault.is_none() {
+        summary.violations.iter().for_each(|v| println!("{}", v.story));
+    }
+    (summary.violations.into_iter().map(|v| v.rule).collect(), liar.told())
+}
+
+#[test]
+fn every_lie_is_caught() {
+    let cluster = Cluster::start().unwrap();
+    let mut missed = Vec::new();
+    for fault in Fault::ALL {
+        let (rules, told) = run(&cluster, Some(fault), 60);
+        assert!(told > 0, "{fault:?} found no occasion");
+        if rules.is_empty() {
+            missed.push(fault);
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+#[test]
+fn the_truth_is_not_accused() {
+    let cluster = Cluster::start().unwrap();
+    let (rules, told) = run(&cluster, None, 300);
+    assert_eq!((rules, told), (Vec::new(), 0));
+}
