@@ -9,6 +9,7 @@ pub mod liar;
 pub mod proxy;
 pub mod random;
 pub mod raw;
+pub mod recorded;
 pub mod sniff;
 pub mod http;
 pub mod lost;

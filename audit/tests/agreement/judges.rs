@@ -2,7 +2,7 @@
 
 use pgassay_audit::assemble::{Assembled, Assembler, Transaction};
 use pgassay_audit::control::Control;
-use pgassay_audit::explain::Explainer;
+use pgassay_audit::explain::{Ahead, Explainer};
 use pgassay_audit::reference::base::Base;
 use pgassay_audit::reference::{Case, Decision, Member, points, serial};
 use pgassay_audit::sequence::Sequencer;
@@ -10,6 +10,7 @@ use pgassay_audit::trace::{Record, SessionId};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::Level;
+use pgassay_rules::profile::Profile;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +61,19 @@ pub fn reference(text: &str) -> Verdict {
         .collect();
     let mut explainer = Explainer::new();
     let (setup, rest): (Vec<_>, Vec<_>) = transactions.into_iter().partition(|t| t.id.session == SessionId(1));
-    let nobody = Sequencer::default();
+    let (sequencer, nobody) = (Sequencer::default(), Assembler::default());
+    let ahead = Ahead { sequencer: &sequencer, assembler: &nobody };
+    let profile = Profile::named("postgres").expect("built in");
+    let rules = |txn: &Transaction| *profile.level(txn.level).expect("a level of PostgreSQL");
     for txn in &setup {
-        explainer.judge(txn, txn.level, &nobody);
+        explainer.judge(txn, &rules(txn), &ahead);
     }
     let members: Vec<Member> = rest
         .into_iter()
         .filter(|t| t.steps.iter().any(|s| s.control == Control::Data))
         .map(|txn| {
             let session = explainer.session(&txn);
-            Member { level: txn.level, txn, session, commit: None }
+            Member { level: txn.level, rules: rules(&txn), txn, session, commit: None }
         })
         .collect();
     let decide = |members: &[Member], decider: &dyn Fn(&Case<'_>) -> Decision| {
