@@ -66,15 +66,6 @@ pub fn mutate(history: &History, rng: &mut Rng) -> Option<(History, &'static str
         }
         Answer::Error(_) | Answer::Plain => return None,
     };
-    // An UPDATE … RETURNING that lost its only row answers with a tag.
-    if let Answer::Rows(rows) = &changed.statements[at].answer
-        && rows.is_empty()
-        && !sql.starts_with("select")
-    {
-        let word = sql.split(' ').next().unwrap_or_default().to_ascii_uppercase();
-        let tag = if word == "INSERT" { "INSERT 0 0".to_owned() } else { format!("{word} 0") };
-        changed.statements[at].answer = Answer::Tag(tag);
-    }
     (changed.statements[at].answer != history.statements[at].answer).then_some((changed, kind))
 }
 

@@ -363,7 +363,12 @@ impl Database {
         session.at += 1;
         if session.failed {
             // A failed block goes to its end, or back to its savepoint if the script does so.
-            while !matches!(session.current(), Move::Commit | Move::Rollback | Move::RollbackTo) {
+            let saved = session.saved.is_some();
+            while !match session.current() {
+                Move::Commit | Move::Rollback => true,
+                Move::RollbackTo => saved,
+                _ => false,
+            } {
                 session.at += 1;
             }
             let at = session.at;
@@ -535,11 +540,6 @@ impl Database {
     fn finish(&mut self, session: &mut Session, query: &Query, rows: Vec<Vec<Option<i64>>>, count: usize) {
         session.waits_for = None;
         let answer = if query.returning() { Answer::Rows(rows) } else { Answer::Tag(query.tag(count)) };
-        // `no rows` would not tell the command: its tag does.
-        let answer = match answer {
-            Answer::Rows(rows) if rows.is_empty() && !matches!(query, Query::Lock(_)) => Answer::Tag(query.tag(0)),
-            other => other,
-        };
         self.answered(session, answer);
     }
 
