@@ -55,17 +55,16 @@ pub enum Way {
 
 pub struct Traffic {
     rng: Rng,
-    session: u32,
-    /// Floats and dates as text are settings of the session.
+    /// How many statements were prepared by name.
     prepared: u64,
 }
 
-/// One client with its connection; runs transactions until told to stop.
-pub fn run_client(seed: u64, number: u64, port: u16, go_on: impl Fn() -> bool) -> u64 {
-    let mut traffic = Traffic { rng: Rng::with_seed(seed.wrapping_mul(1000).wrapping_add(number)), session: number as u32, prepared: 0 };
+/// One client with its connection; runs at most `most` transactions, until told to stop.
+pub fn run_client(seed: u64, number: u64, port: u16, most: u64, go_on: impl Fn() -> bool) -> u64 {
+    let mut traffic = Traffic { rng: Rng::with_seed(seed.wrapping_mul(1000).wrapping_add(number)), prepared: 0 };
     let mut client = Client::log_in(port);
     let mut transactions = 0;
-    while go_on() {
+    while transactions < most && go_on() {
         traffic.transaction(&mut client);
         transactions += 1;
         if traffic.rng.u16(0..400) == 0 {
@@ -135,7 +134,6 @@ impl Traffic {
                 }
             }
         }
-        let _ = self.session;
     }
 
     fn level(&mut self) -> &'static str {

@@ -19,7 +19,7 @@ fn report(records: &[Record], claim: Option<Level>, workers: usize) -> String {
 fn workers_and_the_journal_change_nothing() {
     let cluster = Cluster::start().unwrap();
     for claim in [None, Some("serializable")] {
-        let traffic = Traffic { seed: 5, level: "read committed", claim, clients: 5, rounds: 60 };
+        let traffic = Traffic { seed: 5, level: "read committed", claim, clients: 4, rounds: 12 };
         let (live, records) = record(&cluster, &traffic);
         let claimed: Option<Level> = claim.map(|c| c.parse().expect("a level"));
         let one = report(&records, claimed, 1);

@@ -101,7 +101,7 @@ fn every_lie_is_caught() {
     let cluster = Cluster::start().unwrap();
     let mut missed = Vec::new();
     for fault in Fault::ALL {
-        let (rules, told) = run(&cluster, Some(fault), 60);
+        let (rules, told) = run(&cluster, Some(fault), 25);
         assert!(told > 0, "{fault:?} found no occasion");
         if rules.is_empty() {
             missed.push(fault);
@@ -113,6 +113,6 @@ fn every_lie_is_caught() {
 #[test]
 fn the_truth_is_not_accused() {
     let cluster = Cluster::start().unwrap();
-    let (rules, told) = run(&cluster, None, 300);
+    let (rules, told) = run(&cluster, None, 60);
     assert_eq!((rules, told), (Vec::new(), 0));
 }

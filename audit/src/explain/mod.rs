@@ -281,13 +281,24 @@ impl Explainer {
         }
         self.deferred = waiting;
         let mut fates = Vec::new();
-        for Deferred { txn, commit, session, written, .. } in due {
+        for Deferred { txn, mut commit, session, written, .. } in due {
             let rules = rules_of(&txn);
             let fate = match self.search(&txn, &rules, &session, commit) {
+                // What it wrote could not be told before: a key was still taken, a row not yet there.
+                Search::Found(mut attempt, chooser) if commit.is_none() && !attempt.overlay.is_empty() => {
+                    attempt.written = certify::written(&attempt.overlay, &self.store);
+                    commit = self.accept(&txn, &rules, &session, &attempt, Some(&chooser));
+                    Fate::Explained {
+                        attempt,
+                        tier: "solver",
+                        decisions: chooser.decisions().to_vec(),
+                    }
+                }
                 Search::Found(mut attempt, chooser) => {
                     attempt.written = written;
                     let witness = witness(&txn, &rules, &session, commit);
                     self.record(&attempt, &chooser, witness);
+                    self.forget_unwritten(&attempt, commit);
                     Fate::Explained {
                         attempt,
                         tier: "solver",
@@ -312,6 +323,20 @@ impl Explainer {
             fates.push((txn, commit, fate));
         }
         fates
+    }
+
+    /// What was applied before the explanation was known may be less than what it wrote: then nobody knows.
+    fn forget_unwritten(&mut self, attempt: &Attempt, commit: Option<CommitId>) {
+        let Some(applied) = commit.and_then(|c| self.order.get(c)).map(|c| &c.rows) else { return };
+        let tables = attempt.overlay.tables.iter().filter(|(_, own)| !own.truncated && own.havoc.is_none());
+        let fewer: Vec<_> = tables
+            .filter(|(table, own)| {
+                let told = applied.iter().filter(|(t, _)| t == *table).count();
+                told < own.replaced.len() + own.inserted.len()
+            })
+            .map(|(table, _)| *table)
+            .collect();
+        fewer.into_iter().for_each(|table| self.store.forget(table));
     }
 
     /// Whether some order explains `txn` at another level than its own; nothing is applied.

@@ -18,16 +18,16 @@ use judges::{Verdict, audit, reference};
 use simulate::Isolation;
 use std::collections::BTreeMap;
 
-const MUTATIONS: usize = 6;
+const MUTATIONS: usize = 4;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
 }
 
-fn play(seed: u64) -> (History, bool) {
+fn play(seed: u64, sessions: usize, each: usize) -> (History, bool) {
     let mut rng = Rng::with_seed(seed);
     let serializable = rng.u8(0..3) == 0;
-    let history = simulate::play(&mut rng, |rng| match (serializable, rng.bool()) {
+    let history = simulate::play(&mut rng, sessions, each, |rng| match (serializable, rng.bool()) {
         (true, _) => Isolation::Serializable,
         (false, true) => Isolation::RepeatableRead,
         (false, false) => Isolation::ReadCommitted,
@@ -65,12 +65,12 @@ fn shrink(mut history: History, disagrees: impl Fn(&History) -> bool) -> History
 #[test]
 fn right_histories_are_silent() {
     let first = number("PGASSAY_PROPTEST_SEED", 1);
-    let cases = number("PGASSAY_PROPTEST_CASES", 300);
+    let cases = number("PGASSAY_PROPTEST_CASES", 200);
     let (mut told, mut unknown, mut skews) = (0u64, 0u64, 0u64);
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     let mut wrong: Vec<(u64, String, String)> = Vec::new();
     for seed in first..first + cases {
-        let (history, serializable) = play(seed);
+        let (history, serializable) = play(seed, 4, 2);
         let text = history.text();
         let (verdict, summary) = audit(&text);
         told += summary.statements;
@@ -104,12 +104,13 @@ fn right_histories_are_silent() {
 #[test]
 fn the_audit_agrees_with_the_reference() {
     let first = number("PGASSAY_PROPTEST_SEED", 1);
-    let cases = number("PGASSAY_PROPTEST_CASES", 300);
+    let cases = number("PGASSAY_PROPTEST_CASES", 200) / 10;
     // By kind: right, wrong and caught, unknown to the audit, undecided by the reference.
     let mut table: BTreeMap<&str, [u64; 4]> = mutate::KINDS.iter().map(|k| (*k, [0; 4])).collect();
     let mut disagreements = Vec::new();
     for seed in first..first + cases {
-        let (history, _) = play(seed);
+        // Small ones: where nothing explains an answer, the reference checker tries everything.
+        let (history, _) = play(seed, 3, 1);
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
         for _ in 0..MUTATIONS {
             let Some((changed, kind)) = mutate::mutate(&history, &mut rng) else { continue };

@@ -107,18 +107,18 @@ struct Database {
     history: History,
 }
 
-/// Plays random transactions of a few sessions.
-pub fn play(rng: &mut Rng, level: impl Fn(&mut Rng) -> Isolation) -> History {
+/// Plays random transactions of 2 to `sessions` sessions, each with 1 to `each` of them.
+pub fn play(rng: &mut Rng, sessions: usize, each: usize, level: impl Fn(&mut Rng) -> Isolation) -> History {
     let keys: i64 = rng.i64(1..4);
     let initial: Vec<(i64, Option<i64>)> =
         (1..=keys).map(|k| (k, if rng.u8(0..8) == 0 { None } else { Some(k * 10) })).collect();
     let rows = initial.iter().map(|(k, v)| Row { k: *k, versions: vec![(0, Some(*v))], owner: None }).collect();
     let mut database = Database { rows, clock: 0, history: History { initial, ..History::default() } };
-    let mut sessions: Vec<Session> = (0..rng.usize(2..5))
+    let mut sessions: Vec<Session> = (0..rng.usize(2..=sessions))
         .map(|id| Session {
             id: id + 1,
             level: level(rng),
-            script: (0..rng.usize(1..3)).map(|_| script(rng, keys)).collect(),
+            script: (0..rng.usize(1..=each)).map(|_| script(rng, keys)).collect(),
             txn: 0,
             at: 0,
             explicit: false,
