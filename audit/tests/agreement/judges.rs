@@ -49,7 +49,7 @@ pub fn reference(text: &str) -> Verdict {
     let mut assembler = Assembler::default();
     let mut assembled = Vec::new();
     for record in records(text) {
-        assembler.take(&record, &mut assembled);
+        assembler.take(record, &mut assembled);
     }
     assembler.finish(&mut assembled);
     let transactions: Vec<Arc<Transaction>> = assembled
