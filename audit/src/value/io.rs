@@ -36,7 +36,10 @@ fn decode_text(type_oid: TypeOid, text: &str, context: &Context) -> Option<Value
             _ => parse(text, type_oid, -1, context).ok(),
         },
         oid::DATE | oid::TIMESTAMP | oid::TIME | oid::INTERVAL => parse(text, type_oid, -1, context).ok(),
-        oid::JSONB => Some(Value::Jsonb(text.into())),
+        // A client may have written a jsonb in any form; the server's own is canonical already.
+        oid::JSONB => parse(text, type_oid, -1, context).ok(),
+        // Rounded for display: not the value.
+        oid::FLOAT4 | oid::FLOAT8 if !context.shortest_floats => None,
         oid::JSON => Some(Value::Json(text.into())),
         _ => match parse(text, type_oid, -1, context) {
             Ok(value) => Some(value),
@@ -220,6 +223,10 @@ pub fn parse(text: &str, type_oid: TypeOid, typmod: i32, context: &Context) -> R
         oid::TIME => datetime::parse_time(text, typmod)?,
         oid::TIMESTAMP => datetime::parse_timestamp(text, typmod, context)?,
         oid::TIMESTAMPTZ => datetime::parse_timestamptz(text, typmod, context)?,
+        // Under other styles a sign means something else.
+        oid::INTERVAL if !context.interval_style_postgres => {
+            return Err(SqlError::not_modelled("interval literal under another IntervalStyle"));
+        }
         oid::INTERVAL => {
             let Interval { months, days, micros } = Interval::parse(text)?;
             Value::Interval { months, days, micros }
@@ -407,6 +414,14 @@ mod tests {
         ] {
             assert_eq!(through(text, type_oid), text);
         }
+    }
+
+    #[test]
+    fn what_the_settings_blur_is_unknown() {
+        let context = Context { shortest_floats: false, interval_style_postgres: false, ..Context::defaults() };
+        assert!(decode(oid::FLOAT8, 0, Some(b"0.1"), &context).is_unknown());
+        assert!(decode(oid::INTERVAL, 0, Some(b"1 day"), &context).is_unknown());
+        assert!(matches!(decode(oid::FLOAT8, 1, Some(&0.1f64.to_be_bytes()), &context), Value::Float8(_)));
     }
 
     #[test]

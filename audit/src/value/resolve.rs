@@ -424,6 +424,25 @@ mod tests {
     }
 
     #[test]
+    fn types_of_a_database_take_part() {
+        use crate::value::{UserKind, UserType, UserTypes};
+        let (mood, moods, age) = (20_000, 20_001, 20_002);
+        let mut user = UserTypes::default();
+        let labels = vec!["sad".into(), "ok".into()];
+        user.by_oid.insert(mood, UserType { name: "mood".into(), kind: UserKind::Enum(labels), array: moods });
+        user.by_oid.insert(moods, UserType { name: "_mood".into(), kind: UserKind::Array(mood), array: 0 });
+        user.by_oid.insert(age, UserType { name: "age".into(), kind: UserKind::Domain(oid::INT4, -1), array: 0 });
+        let types = Types::with(&user);
+        let less = types.resolve_operator("<", Some(mood), Some(oid::UNKNOWN)).unwrap();
+        assert_eq!((less.arguments, less.result), (vec![mood, mood], oid::BOOL));
+        let plus = types.resolve_operator("+", Some(age), Some(oid::UNKNOWN)).unwrap();
+        assert_eq!((plus.arguments, plus.result), (vec![oid::INT4, oid::INT4], oid::INT4));
+        let listed = types.resolve_aggregate("array_agg", &[mood]).unwrap();
+        assert_eq!(listed.result, moods);
+        assert!(types.resolve_operator("<", Some(mood), Some(oid::TEXT)).is_none());
+    }
+
+    #[test]
     fn functions_resolve_as_the_server_does() {
         use oid::*;
         let function = |name: &str, args: &[TypeOid]| resolve_function(name, args).map(|r| (r.arguments, r.result));

@@ -4,7 +4,7 @@ use super::literals::{self, TYPES};
 use super::cast;
 use pgassay_audit::value::catalog::CATALOG;
 use pgassay_audit::value::{
-    Accumulator, CastKind, Collation, Context, SqlError, TypeOid, Types, Value, call, common_type, oid, resolve_aggregate,
+    Accumulator, CastKind, Collation, Context, SqlError, TypeOid, Types, Value, call, common_type, encode_text, oid, resolve_aggregate,
     resolve_function, resolve_operator,
 };
 use std::sync::LazyLock;
@@ -19,6 +19,8 @@ pub enum Expression {
     Operator(&'static str, Option<Box<Expression>>, Box<Expression>),
     Function(&'static str, Vec<Expression>),
     Aggregate(&'static str, TypeOid, Vec<Option<String>>),
+    /// The value that a column of the type holds after INSERT.
+    Assign(Box<Expression>, TypeOid, i32),
     /// GREATEST and friends have no function; CASE shows the common type.
     Case(Box<Expression>, Box<Expression>),
 }
@@ -83,6 +85,26 @@ fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
     from[random.usize(..from.len())]
 }
 
+/// Columns that values are assigned to.
+pub const COLUMNS: &[(TypeOid, i32)] = &[
+    (oid::VARCHAR, 7),
+    (oid::BPCHAR, 8),
+    (oid::TEXT, -1),
+    (oid::INT2, -1),
+    (oid::INT4, -1),
+    (oid::INT8, -1),
+    (oid::NUMERIC, (5 << 16) + 2 + 4),
+    (oid::NUMERIC, -1),
+    (oid::FLOAT4, -1),
+    (oid::FLOAT8, -1),
+    (oid::BOOL, -1),
+    (oid::DATE, -1),
+    (oid::TIMESTAMP, 0),
+    (oid::TIMESTAMPTZ, -1),
+    (oid::JSONB, -1),
+    (oid::UUID, -1),
+];
+
 const AGGREGATES: &[&str] = &["count", "sum", "avg", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "array_agg"];
 
 impl Expression {
@@ -91,7 +113,16 @@ impl Expression {
             0..38 => Self::function(random),
             38..66 => Self::operator(random),
             66..74 => Self::loose_operator(random),
-            74..90 => Self::cast(random),
+            74..84 => Self::cast(random),
+            84..90 => {
+                let (type_oid, typmod) = pick(random, COLUMNS);
+                let inner = match random.u32(..3) {
+                    0 => Expression::Bare(literals::random(random, type_oid)),
+                    1 => Self::of_type(random, type_oid, 0),
+                    _ => Self::value(random),
+                };
+                Expression::Assign(Box::new(inner), type_oid, typmod)
+            }
             90..95 => Self::aggregate(random),
             _ => Self::Case(Box::new(Self::constant(random)), Box::new(Self::constant(random))),
         }
@@ -118,7 +149,7 @@ impl Expression {
         let bare = |part: &Expression| matches!(part, Expression::Bare(_)) || part.has_bare_operand();
         match self {
             Expression::Bare(_) | Expression::Typed(..) | Expression::Aggregate(..) => false,
-            Expression::Cast(inner, ..) => inner.has_bare_operand(),
+            Expression::Cast(inner, ..) | Expression::Assign(inner, ..) => inner.has_bare_operand(),
             Expression::Operator(_, left, right) => left.as_ref().is_some_and(|left| bare(left)) || bare(right),
             Expression::Function(_, arguments) => arguments.len() > 1 && arguments.iter().any(bare),
             Expression::Case(a, b) => bare(a) || bare(b),
@@ -129,7 +160,7 @@ impl Expression {
     fn errors(&self, context: &Context) -> Vec<&'static str> {
         let parts: Vec<&Expression> = match self {
             Expression::Bare(_) | Expression::Typed(..) | Expression::Aggregate(..) => Vec::new(),
-            Expression::Cast(inner, ..) => vec![inner],
+            Expression::Cast(inner, ..) | Expression::Assign(inner, ..) => vec![inner],
             Expression::Operator(_, left, right) => left.iter().map(|left| &**left).chain([&**right]).collect(),
             Expression::Function(_, arguments) => arguments.iter().collect(),
             Expression::Case(a, b) => vec![a, b],
@@ -254,6 +285,7 @@ impl Expression {
                 Expression::Typed(_, from) => format!("{}::{}", name(*from), name(*to)),
                 _ => format!("…::{}", name(*to)),
             },
+            Expression::Assign(_, to, _) => format!("assignment to {}", name(*to)),
             Expression::Operator(name, ..) => format!("operator {name}"),
             Expression::Function(name, _) => format!("{name}()"),
             Expression::Aggregate(aggregate, t, _) => format!("aggregate {aggregate}({})", name(*t)),
@@ -267,6 +299,9 @@ impl Expression {
             Expression::Typed(Some(literal), t) => literals::typed(*t, literal),
             Expression::Typed(None, t) => format!("NULL::{}", literals::type_name(*t)),
             Expression::Cast(inner, to, typmod) => format!("({})::{}", inner.sql(), with_typmod(*to, *typmod)),
+            Expression::Assign(inner, to, typmod) => {
+                format!("assigned({}, {})", literals::quoted(&with_typmod(*to, *typmod)), literals::quoted(&inner.sql()))
+            }
             Expression::Operator(name, None, right) => format!("({name} ({}))", right.sql()),
             Expression::Operator(name, Some(left), right) => format!("(({}) {name} ({}))", left.sql(), right.sql()),
             Expression::Function(name, arguments) => {
@@ -294,6 +329,21 @@ impl Expression {
                     return Err(Failure::Unresolved(format!("cast {from} to {to}")));
                 }
                 Ok((cast(&value, from, *to, *typmod, CastKind::Explicit, context)?, *to))
+            }
+            Expression::Assign(inner, to, typmod) => {
+                let (value, from) = inner.evaluate(context)?;
+                if !Types::BUILT_IN.can_cast(from, *to, CastKind::Assignment) {
+                    return Err(Failure::Unresolved(format!("assignment {from} to {to}")));
+                }
+                let value = cast(&value, from, *to, *typmod, CastKind::Assignment, context)?;
+                // The helper on the server prints it.
+                match value {
+                    Value::Null | Value::Unknown => Ok((value, oid::TEXT)),
+                    known => {
+                        let text = encode_text(&known, context).ok_or_else(|| SqlError::not_modelled("text"))?;
+                        Ok((Value::text(text), oid::TEXT))
+                    }
+                }
             }
             Expression::Operator(name, left, right) => {
                 let left = left.as_ref().map(|left| left.evaluate(context)).transpose()?;
@@ -362,7 +412,7 @@ fn result_of(name: &str) -> Option<TypeOid> {
     (matches!(name, "=" | "<" | "||" | "+" | "*" | "-" | "/")).then_some(first)
 }
 
-fn with_typmod(type_oid: TypeOid, typmod: i32) -> String {
+pub fn with_typmod(type_oid: TypeOid, typmod: i32) -> String {
     let plain = literals::type_name(type_oid);
     if typmod < 0 {
         return plain;

@@ -1,6 +1,7 @@
 //! The server's side: evaluates expressions, many at a time, errors included.
 
 use super::Answer;
+use super::expression::{COLUMNS, with_typmod};
 use super::literals::quoted;
 use anyhow::{Context as _, Result};
 use std::error::Error;
@@ -42,6 +43,13 @@ impl Server {
                 "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres';
                  SET extra_float_digits = 1; SET bytea_output = 'hex'; SET client_min_messages = error;
                  SET statement_timeout = '20s';
+                 CREATE FUNCTION assigned(name text, expression text) RETURNS text LANGUAGE plpgsql AS $$
+                 DECLARE answer text;
+                 BEGIN
+                   EXECUTE format('INSERT INTO %I VALUES (%s) RETURNING CASE WHEN c IS NOT NULL THEN concat(c) END',
+                                  name, expression) INTO answer;
+                   RETURN answer;
+                 END $$;
                  CREATE FUNCTION attempt(expression text) RETURNS text LANGUAGE plpgsql AS $$
                  DECLARE answer text;
                  BEGIN
@@ -52,6 +60,10 @@ impl Server {
                  END $$",
             )
             .await?;
+        for (type_oid, typmod) in COLUMNS {
+            let name = with_typmod(*type_oid, *typmod);
+            client.batch_execute(&format!("CREATE UNLOGGED TABLE \"{name}\" (c {name})")).await?;
+        }
         Ok(Server { client })
     }
 
