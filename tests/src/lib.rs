@@ -13,6 +13,7 @@ pub mod recorded;
 pub mod sniff;
 pub mod http;
 pub mod lost;
+pub mod fuzz_sql;
 pub mod tools;
 pub mod prometheus;
 pub mod fuzz_values;

@@ -324,11 +324,10 @@ impl<'r, 'a> Batch<'r, 'a> {
         };
         for change in self.changes.iter().filter(|change| change.table.storage == table.storage) {
             let Some(after) = &change.after else { continue };
-            if let (Some(before), None, None) = (&change.before, &check.expressions, &check.predicate) {
-                if unchanged(before, after, &check.columns) {
-                    continue;
-                }
-            }
+            let kept = match (&change.before, &check.expressions, &check.predicate) {
+                (Some(before), None, None) => unchanged(before, after, &check.columns),
+                _ => false,
+            };
             if let Some(predicate) = &check.predicate {
                 match self.holds(predicate, after)? {
                     Some(true) => {}
@@ -366,6 +365,10 @@ impl<'r, 'a> Batch<'r, 'a> {
             *count += 1;
             if *count > 1 {
                 fails(errors, change.certain);
+            }
+            if kept {
+                // It holds its own key already; only a newcomer can be in its way.
+                continue;
             }
             if given_up.contains(&hashed) {
                 fails(errors, false);

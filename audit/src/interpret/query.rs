@@ -1,5 +1,6 @@
 //! Queries over a view: rows found, joined, grouped, sorted and cut.
 
+use super::eval::is_plain;
 use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
 use crate::sql::plan::{
     Access, Aggregate, Body, Cte, CteQuery, Distinct, Expr, Fit, From, Group, Query, RelationSource, Scan, Select,
@@ -316,9 +317,9 @@ impl Run<'_> {
     }
 
     /// An output expression: its error is certain only where the row is.
-    fn target(&self, expr: &Expr, scope: &Scope<'_>, strict: bool) -> Outcome<Value> {
+    pub(super) fn target(&self, expr: &Expr, scope: &Scope<'_>, strict: bool) -> Outcome<Value> {
         match self.eval(expr, scope) {
-            Err(Fault::Raised { .. }) if !strict => Fault::unsure("error_in_select_list"),
+            Err(Fault::Raised { .. }) if !strict || !is_plain(expr) => Fault::unsure("error_in_expression"),
             other => other,
         }
     }
@@ -746,7 +747,7 @@ impl Run<'_> {
             let scope = Scope { frame, outer: level.outer };
             let mut keys = Vec::with_capacity(group.keys.len());
             for key in &group.keys {
-                keys.push(self.eval(key, &scope)?);
+                keys.push(self.target(key, &scope, level.strict && certain)?);
             }
             let place = if group.plain {
                 // Columns that depend on nothing but the keys exist here only by error of the query.
@@ -767,7 +768,7 @@ impl Run<'_> {
             let state = &mut order[place];
             state.certain |= certain;
             for (aggregate, sum) in group.aggregates.iter().zip(&mut state.sums) {
-                self.add(aggregate, sum, &scope, certain)?;
+                self.add(aggregate, sum, &scope, certain, level.strict)?;
             }
             if first_frame.is_none() {
                 first_frame = Some(frame.clone());
@@ -812,9 +813,9 @@ impl Run<'_> {
         }
     }
 
-    fn add(&self, aggregate: &Aggregate, sum: &mut Sum, scope: &Scope<'_>, certain: bool) -> Outcome<()> {
+    fn add(&self, aggregate: &Aggregate, sum: &mut Sum, scope: &Scope<'_>, certain: bool, strict: bool) -> Outcome<()> {
         if let Some(filter) = &aggregate.filter {
-            match self.eval(filter, scope)? {
+            match self.target(filter, scope, false)? {
                 Value::Bool(true) => {}
                 Value::Unknown => {
                     sum.unknown = true;
@@ -825,7 +826,7 @@ impl Run<'_> {
         }
         let mut arguments: SmallVec<[Value; 2]> = SmallVec::new();
         for argument in &aggregate.arguments {
-            arguments.push(self.eval(argument, scope)?);
+            arguments.push(self.target(argument, scope, certain && strict)?);
         }
         if !certain || arguments.iter().any(Value::has_unknown) {
             sum.unknown = true;

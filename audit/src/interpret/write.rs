@@ -161,7 +161,7 @@ impl Run<'_> {
         let scope = Scope { frame: &frame, outer };
         let mut values = Vec::with_capacity(returning.targets.len());
         for target in &returning.targets {
-            values.push(if certain { self.eval(target, &scope)? } else { self.tolerant(target, &scope)? });
+            values.push(if certain { self.target(target, &scope, true)? } else { self.tolerant(target, &scope)? });
         }
         let mut sources: SmallVec<[(TableId, RowId); 1]> = SmallVec::new();
         sources.push((table.storage, RowId(WRITTEN | effect as u64)));
@@ -173,7 +173,7 @@ impl Run<'_> {
     fn changed(&self, row: &Row, set: &[(usize, Expr)], scope: &Scope<'_>) -> Outcome<Vec<Value>> {
         let mut after = row.to_vec();
         for (column, expr) in set {
-            after[*column] = self.eval(expr, scope)?;
+            after[*column] = self.target(expr, scope, true)?;
         }
         Ok(after)
     }
@@ -194,7 +194,7 @@ impl Run<'_> {
                 let scope = Scope { frame: &found.frame, outer };
                 let mut row = before.to_vec();
                 for (column, expr) in &update.set {
-                    row[*column] = if found.certain && !several { self.eval(expr, &scope)? } else { self.tolerant(expr, &scope)? };
+                    row[*column] = if found.certain && !several { self.target(expr, &scope, true)? } else { self.tolerant(expr, &scope)? };
                 }
                 after = Some(match after {
                     None => row,

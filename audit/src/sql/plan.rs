@@ -22,6 +22,8 @@ pub struct Planned {
     /// Types of the client's parameters, as far as they could be inferred (0: not).
     pub parameter_types: Vec<TypeOid>,
     pub binds: Vec<Bind>,
+    /// Calls over constants and parameters alone that can fail.
+    pub constants: Vec<Expr>,
     /// The columns of the answer; empty if it has none.
     pub columns: Arc<[OutputColumn]>,
     pub may_write: bool,

@@ -199,6 +199,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         kind,
         parameter_types: Vec::new(),
         binds: Vec::new(),
+        constants: Vec::new(),
         columns: Arc::from([]),
         may_write: false,
         reads_snapshot: false,

@@ -331,7 +331,9 @@ impl Analyzer<'_> {
             let types = (resolved.arguments[0], resolved.arguments[1]);
             Expr::Equal { sides: Box::new((left.expr, right.expr)), function, types }
         } else {
-            Expr::Call { function, arguments: vec![left.expr, right.expr] }
+            let expr = Expr::Call { function, arguments: vec![left.expr, right.expr] };
+            self.keep_constant(&expr);
+            expr
         };
         Ok(Typed { expr, oid: resolved.result, type_modifier: -1, collation })
     }
@@ -349,6 +351,7 @@ impl Analyzer<'_> {
             return Ok(self.unknown(resolved.result));
         }
         let expr = Expr::Call { function: resolved.function, arguments: vec![argument.expr] };
+        self.keep_constant(&expr);
         Ok(self.typed(expr, resolved.result))
     }
 
@@ -768,6 +771,7 @@ impl Analyzer<'_> {
         }
         let function = self.collated(resolved.function, collation);
         let expr = Expr::Call { function, arguments: cast };
+        self.keep_constant(&expr);
         Ok(Typed { expr, oid: resolved.result, type_modifier: -1, collation })
     }
 

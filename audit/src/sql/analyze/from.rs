@@ -105,7 +105,6 @@ impl Analyzer<'_> {
                     schema: None,
                     columns: columns.collect(),
                     qualified_only: false,
-                    relation: Some(relation),
                 };
                 self.level().items.push(item);
                 return Ok(Tree::Relation(relation));
@@ -238,7 +237,7 @@ impl Analyzer<'_> {
             },
             hidden: false,
         });
-        let item = Item { alias, schema: None, columns: columns.collect(), qualified_only: false, relation: Some(relation) };
+        let item = Item { alias, schema: None, columns: columns.collect(), qualified_only: false };
         self.level().items.push(item);
         Ok(Tree::Relation(relation))
     }
@@ -301,7 +300,7 @@ impl Analyzer<'_> {
                 hidden: false,
             });
         }
-        self.level().items.push(Item { alias: Some(alias), schema: None, columns, qualified_only: false, relation: Some(relation) });
+        self.level().items.push(Item { alias: Some(alias), schema: None, columns, qualified_only: false });
         Ok(Tree::Relation(relation))
     }
 
@@ -344,7 +343,7 @@ impl Analyzer<'_> {
             merged.push(ItemColumn { name: name.clone(), typed, hidden: false });
         }
         if !merged.is_empty() {
-            let item = Item { alias: None, schema: None, columns: merged, qualified_only: false, relation: None };
+            let item = Item { alias: None, schema: None, columns: merged, qualified_only: false };
             self.level().items.insert(first, item);
         }
         if let Some(quals) = &join.quals {
@@ -369,7 +368,6 @@ impl Analyzer<'_> {
                 schema: None,
                 columns,
                 qualified_only: false,
-                relation: None,
             };
             self.level().items.push(item);
         }

@@ -147,10 +147,10 @@ impl Analyzer<'_> {
                 }
                 Expr::InList { argument, items, negated: false, types } => {
                     let Expr::Column { up: 0, relation: r, column } = **argument else { continue };
-                    let modifier = table.columns[column as usize].type_modifier;
                     if r as usize != relation || any.is_some() || !items.iter().all(|(_, item)| available(item)) {
                         continue;
                     }
+                    let modifier = table.columns[column as usize].type_modifier;
                     if let Some(fit) = self.fit(types.0, types.1, modifier) {
                         let values = items.iter().map(|(_, item)| (item.clone(), fit)).collect();
                         any = Some(Access::AnyOf { column: column as usize, values, array: false });
@@ -158,10 +158,10 @@ impl Analyzer<'_> {
                 }
                 Expr::AnyArray { argument, array, all: false, types, .. } => {
                     let Expr::Column { up: 0, relation: r, column } = **argument else { continue };
-                    let modifier = table.columns[column as usize].type_modifier;
                     if r as usize != relation || any.is_some() || !available(array) {
                         continue;
                     }
+                    let modifier = table.columns[column as usize].type_modifier;
                     if let Some(fit) = self.fit(types.0, types.1, modifier) {
                         let values = vec![((**array).clone(), fit)];
                         any = Some(Access::AnyOf { column: column as usize, values, array: true });

@@ -139,6 +139,7 @@ pub(super) struct Analyzer<'a> {
     literal_values: Vec<String>,
     pins: Vec<usize>,
     binds: Vec<Bind>,
+    constants: Vec<Expr>,
     /// Declared or inferred; 0: not yet.
     parameter_types: Vec<TypeOid>,
     reasons: Vec<String>,
@@ -186,7 +187,6 @@ struct Item {
     columns: Vec<ItemColumn>,
     /// Only usable with its qualifier (EXCLUDED in ON CONFLICT, the target of an INSERT …).
     qualified_only: bool,
-    relation: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -247,6 +247,7 @@ impl<'a> Analyzer<'a> {
             literal_values: Vec::new(),
             pins: Vec::new(),
             binds: Vec::new(),
+            constants: Vec::new(),
             parameter_types: parameter_types.to_vec(),
             reasons: Vec::new(),
             touches: Touches::default(),
@@ -279,6 +280,7 @@ impl<'a> Analyzer<'a> {
             kind,
             parameter_types: self.parameter_types,
             binds: self.binds,
+            constants: self.constants,
             columns: self.columns.into(),
             may_write: self.may_write || !self.touches.written.is_empty() || self.touches.writes_everything,
             reads_snapshot: self.reads_snapshot,
@@ -410,7 +412,18 @@ impl<'a> Analyzer<'a> {
             }
             Expr::Const(Value::Null) => Expr::null(),
             Expr::Unknown => Expr::Unknown,
-            argument => Expr::Cast { argument: Box::new(argument), from, to, type_modifier, kind },
+            argument => {
+                let expr = Expr::Cast { argument: Box::new(argument), from, to, type_modifier, kind };
+                self.keep_constant(&expr);
+                expr
+            }
+        }
+    }
+
+    /// Remembers a call that the server's planner computes by itself.
+    fn keep_constant(&mut self, expr: &Expr) {
+        if visit::is_constant(expr) {
+            self.constants.push(expr.clone());
         }
     }
 

@@ -130,7 +130,6 @@ impl Analyzer<'_> {
             schema: Some(table.schema.clone()),
             columns,
             qualified_only: false,
-            relation: Some(relation),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Everything that is not a query: transaction control, settings, cursors, prepared statements, COPY, DDL.
 
 use super::write::{option_name, option_text};
-use super::{Analyzer, Level, Result, string_of, strings_of, unmodelled};
+use super::{Analyzer, Level, Result, strings_of, unmodelled};
 use crate::sql::plan::{CopyFormat, CopyFrom, CopyTo, Ddl, FetchDirection, Kind};
 use crate::state::TableId;
 use crate::value::TypeOid;
@@ -477,14 +477,4 @@ fn statement_name(node: &NodeEnum) -> String {
     let text = format!("{node:?}");
     let name: String = text.chars().take_while(|character| character.is_ascii_alphanumeric()).collect();
     name.trim_end_matches("Stmt").to_ascii_lowercase()
-}
-
-/// The last part of a qualified name and its schema.
-pub(crate) fn qualified(nodes: &[Node]) -> (Option<String>, String) {
-    let names: Vec<&str> = nodes.iter().filter_map(string_of).collect();
-    match names.as_slice() {
-        [name] => (None, (*name).to_owned()),
-        [.., schema, name] => (Some((*schema).to_owned()), (*name).to_owned()),
-        [] => (None, String::new()),
-    }
 }

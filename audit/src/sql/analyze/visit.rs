@@ -206,3 +206,25 @@ pub(super) fn is_simple(expr: &Expr) -> bool {
     });
     simple
 }
+
+/// Looks at nothing but constants and parameters.
+pub(super) fn is_constant(expr: &Expr) -> bool {
+    let mut copy = expr.clone();
+    let mut constant = true;
+    walk(&mut copy, 0, &mut |expr, _| {
+        constant &= !matches!(
+            expr,
+            Expr::Column { .. }
+                | Expr::RowPresent { .. }
+                | Expr::Grouped { .. }
+                | Expr::Exists(_)
+                | Expr::Scalar(_)
+                | Expr::AnyQuery { .. }
+                | Expr::ArrayQuery { .. }
+                | Expr::Routine { .. }
+                | Expr::Unknown
+        );
+        constant
+    });
+    constant
+}
