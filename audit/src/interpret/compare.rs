@@ -69,7 +69,10 @@ impl Expect {
         if is_always_possible(&error.sqlstate) {
             return Match::Agrees { learned: Vec::new() };
         }
-        if self.any_error || !is_judged(&error.sqlstate) {
+        if self.any_error
+            || (self.any_data_error && error.sqlstate.starts_with("22"))
+            || !is_judged(&error.sqlstate)
+        {
             return Match::Unknown(format!("error_{}", error.sqlstate));
         }
         let mut observed = format!("ERROR {}: {}", error.sqlstate, error.message);

@@ -20,6 +20,9 @@ pub struct Expect {
     pub success: bool,
     /// Errors that are not listed may occur, since something was not modelled.
     pub any_error: bool,
+    /// Errors in data (class 22) may occur that no answered row explains: the server may evaluate expressions on
+    /// rows that a join or another condition would have kept away.
+    pub any_data_error: bool,
     /// `None`: no rows are answered.
     pub rows: Option<Rows>,
     pub tag: Option<Tag>,
@@ -90,7 +93,7 @@ pub struct ExpectedRow {
 impl Expect {
     /// The statement succeeds; what it answers is filled in by the caller.
     pub fn success(context: Arc<Context>) -> Expect {
-        Expect { anything: None, errors: Vec::new(), success: true, any_error: false, rows: None, tag: None, context }
+        Expect { anything: None, errors: Vec::new(), success: true, any_error: false, any_data_error: false, rows: None, tag: None, context }
     }
 
     pub fn anything(reason: impl Into<String>, context: Arc<Context>) -> Expect {

@@ -140,6 +140,11 @@ pub fn execute_copy(
         },
         Err(Fault::Unsure(reason)) => widened(planned, &reason, context),
     };
+    execution.expect.any_data_error |= planned.many_relations;
+    if planned.may_write && !execution.expect.success {
+        // Which of several rows fails first, and for which reason, depends on the order they are visited in.
+        execution.expect.any_error = true;
+    }
     for (sqlstate, why) in run.possible.take() {
         execution.expect.may_fail(&sqlstate, why);
     }

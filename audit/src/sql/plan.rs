@@ -34,6 +34,8 @@ pub struct Planned {
     pub reasons: Vec<String>,
     /// The command in its tag: `SELECT`, `INSERT 0`, `UPDATE` …
     pub tag: &'static str,
+    /// More than one relation is read.
+    pub many_relations: bool,
     /// It calls volatile functions whose values only the answer tells.
     pub volatile: bool,
 }

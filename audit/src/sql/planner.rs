@@ -207,6 +207,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         reasons: Vec::new(),
         tag: "",
         volatile: false,
+        many_relations: false,
     }
 }
 

@@ -77,6 +77,7 @@ impl Analyzer<'_> {
         relations.push(Relation { alias: alias.to_owned(), source, width });
         self.level().tables.push(table);
         self.level().relation_count += 1;
+        self.relation_total += 1;
         relations.len() - 1
     }
 

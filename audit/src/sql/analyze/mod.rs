@@ -145,6 +145,7 @@ pub(super) struct Analyzer<'a> {
     reasons: Vec<String>,
     touches: Touches,
     volatile: bool,
+    relation_total: usize,
     levels: Vec<Level>,
     /// CTEs that are visible, innermost last.
     ctes: Vec<VisibleCte>,
@@ -252,6 +253,7 @@ impl<'a> Analyzer<'a> {
             reasons: Vec::new(),
             touches: Touches::default(),
             volatile: false,
+            relation_total: 0,
             levels: Vec::new(),
             ctes: Vec::new(),
             query_count: 0,
@@ -288,6 +290,7 @@ impl<'a> Analyzer<'a> {
             reasons: self.reasons,
             tag: self.tag,
             volatile: self.volatile,
+            many_relations: self.relation_total > 1,
         }
     }
 
