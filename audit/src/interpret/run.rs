@@ -169,6 +169,14 @@ impl<'a> Run<'a> {
         footprint.touches.push(Touch::Scan { table, filter });
     }
 
+    /// What a part of this execution read.
+    pub fn touch(&self, touch: Touch) {
+        match touch {
+            Touch::Key { table, columns, key } => self.touch_key(table, &columns, &key),
+            Touch::Scan { table, filter } => self.touch_scan(table, filter),
+        }
+    }
+
     pub fn take_footprint(&self) -> Vec<Touch> {
         std::mem::take(&mut *self.footprint.borrow_mut()).touches
     }

@@ -514,7 +514,7 @@ pub enum Step {
     If { branches: Vec<(Arc<Planned>, Vec<Step>)>, otherwise: Vec<Step> },
     Loop { body: Vec<Step>, label: Option<String> },
     While { condition: Arc<Planned>, body: Vec<Step>, label: Option<String> },
-    ForRange { variable: usize, from: Arc<Planned>, to: Arc<Planned>, by: Option<Arc<Planned>>, reverse: bool, body: Vec<Step>, label: Option<String> },
+    ForRange { variable: usize, also: Vec<usize>, from: Arc<Planned>, to: Arc<Planned>, by: Option<Arc<Planned>>, body: Vec<Step>, label: Option<String> },
     ForQuery { targets: Vec<usize>, query: Arc<Planned>, body: Vec<Step>, label: Option<String> },
     Exit { condition: Option<Arc<Planned>>, is_exit: bool, label: Option<String> },
     Return(Option<Arc<Planned>>),
