@@ -27,10 +27,15 @@ pub fn shape(text: &str) -> String {
             previous = ",";
             continue;
         }
+        if previous == "," && shape.ends_with('…') {
+            shape.push(',');
+        }
         in_list = literal;
         let glued =
             matches!(piece, "," | ")" | ";" | "." | "]" | "[") || matches!(previous, "(" | "." | "[" | "");
-        let call = piece == "(" && shape.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '"');
+        let call = piece == "("
+            && shape.ends_with(is_name)
+            && !KEYWORDS.iter().any(|k| previous.eq_ignore_ascii_case(k));
         if !glued && !call {
             shape.push(' ');
         }
@@ -43,6 +48,16 @@ pub fn shape(text: &str) -> String {
     let end = shape.trim_end_matches([';', ' ']).len();
     shape.truncate(end);
     shape
+}
+
+/// Words that a blank separates from the bracket behind them; behind a name there is none.
+const KEYWORDS: [&str; 18] = [
+    "in", "values", "and", "or", "not", "exists", "where", "on", "from", "as", "when", "then", "else",
+    "select", "using", "over", "with", "set",
+];
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '"'
 }
 
 /// The tables that a statement names, by PostgreSQL's own grammar; none if it cannot be parsed.

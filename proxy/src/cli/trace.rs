@@ -324,7 +324,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         journal(dir.path());
         let text = told(input(dir.path()), |chosen, out| {
-            stats::stats(chosen, 3, true, out)
+            stats::stats(chosen, 4, true, out)
         });
         let totals: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(totals["sessions"], 2);
@@ -339,7 +339,7 @@ mod tests {
             .filter_map(|t| t["name"].as_str())
             .collect();
         assert_eq!(tables, ["nowhere", "t"]);
-        assert!(text.contains("select a from t where id = ?"));
+        assert!(text.contains("select a from t where id = ?"), "{text}");
         let plain = told(input(dir.path()), |chosen, out| {
             stats::stats(chosen, 3, false, out)
         });
