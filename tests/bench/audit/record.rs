@@ -157,7 +157,7 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
 
 /// Waits until the side connection has read the initial state, so that its work is not in the run.
 pub fn settle(proxy: &Running) {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + Duration::from_secs(10);
     while Instant::now() < patience {
         if proxy
             .live
