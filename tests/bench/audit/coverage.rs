@@ -179,7 +179,8 @@ fn audited(
     };
     config.upstream = server.uri();
     config.side.uri = Some(server.uri());
-    config.side.enabled = bootstrap == Bootstrap::Snapshot;
+    // Without it nobody knows whether others write past the proxy.
+    config.side.enabled = bootstrap != Bootstrap::Learn;
     config.admin.listen = None;
     config.capture.lane_bytes_max = config.capture.lane_bytes_max.max(64 << 20);
     config.audit.queue_len_max = config.audit.queue_len_max.max(10_000_000);
@@ -190,7 +191,7 @@ fn audited(
         dir
     });
     let proxy = Running::start(config)?;
-    if bootstrap == Bootstrap::Snapshot {
+    if bootstrap != Bootstrap::Learn {
         crate::record::settle(&proxy);
     }
     options.target = uri(proxy.port().context("the proxy has no TCP port")?);
