@@ -78,6 +78,8 @@ struct Open {
     group: u64,
     ready: Window,
     failed: bool,
+    /// It began before it was seen.
+    torn: bool,
 }
 
 struct Session {
@@ -227,6 +229,7 @@ impl Assembler {
             group,
             ready: seen.ready,
             failed: false,
+            torn: seen.before == Status::InBlock,
         });
         open.ready = Window::new(open.ready.sent.min(seen.ready.sent), seen.ready.done);
         if open.explicit {
@@ -393,6 +396,7 @@ fn reopen(session: &mut Session, chain: bool, modes: Modes, seen: &Observation) 
             group: seen.group,
             ready: seen.ready,
             failed: false,
+            torn: false,
         });
     }
 }
@@ -411,6 +415,12 @@ fn close_implicit(session: &mut Session, server_default: Option<Level>, out: &mu
 }
 
 fn close(session: &mut Session, end: End, server_default: Option<Level>, out: &mut Vec<Assembled>) {
+    let torn = session.open.as_ref().is_some_and(|o| o.torn) && !matches!(end, End::Aborted(_));
+    if torn {
+        // What it wrote before it was seen takes effect now.
+        let reason = "transaction began unseen".to_owned();
+        out.push(Assembled::Gap(Gap { session: Some(session.facts.session), window: end.window(), reason }));
+    }
     if let Some(txn) = take_open(session, end, server_default) {
         out.push(Assembled::Ended(Arc::new(txn)));
     }

@@ -144,6 +144,10 @@ fn close(
             let Some(commit) = explainer.order.get(id) else {
                 return Confirmed::Unknown("story_forgotten");
             };
+            if explainer.is_waiting(&commit.txn) {
+                // What explains it may not have been judged yet.
+                return Confirmed::Unknown("story_undecided");
+            }
             members.push(Member {
                 txn: commit.txn.clone(),
                 level: commit.txn.level,

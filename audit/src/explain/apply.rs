@@ -11,7 +11,7 @@ use crate::state::overlay::Overlay;
 use crate::state::store::{Store, Table, Version};
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
-use crate::trace::TableCopy;
+use crate::trace::{Nanos, TableCopy};
 use crate::value::{self, Context, TimeZone, Value};
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub fn apply(
     let window = match txn.end {
         End::Committed(window) => window,
         End::Aborted(_) => return None,
-        End::Unknown(_) => {
-            forget_written(overlay, store);
+        End::Unknown(window) => {
+            forget_written(overlay, store, window.sent.saturating_add(LIMBO_NS));
             return None;
         }
     };
@@ -86,13 +86,19 @@ pub fn apply(
     Some(commit)
 }
 
-/// Nobody knows whether it happened.
-fn forget_written(overlay: &Overlay, store: &mut Store) {
-    if overlay.havoc_everything.is_some() || overlay.catalog.is_some() {
-        store.forget_everything();
-    }
-    for table in overlay.tables.keys() {
-        store.forget(*table);
+/// How long a server may go on with a commit after its client was lost.
+const LIMBO_NS: Nanos = 60_000_000_000;
+
+/// Nobody knows whether it happened, nor when it does.
+fn forget_written(overlay: &Overlay, store: &mut Store, until: Nanos) {
+    let everything = overlay.havoc_everything.is_some() || overlay.catalog.is_some();
+    let tables: Vec<TableId> = match everything {
+        true => store.tables.keys().copied().collect(),
+        false => overlay.tables.keys().copied().collect(),
+    };
+    for table in tables {
+        store.forget(table);
+        store.table_mut(table).unstable_until = until;
     }
 }
 
@@ -186,6 +192,8 @@ pub fn learn(store: &mut Store, lesson: &Lesson) {
                 table.learn(*id, row, *column, value);
             }
         }
+        Lesson::Row { table, since, .. } | Lesson::Absent { table, since, .. }
+            if *since < store.table_mut(*table).unstable_until => {}
         Lesson::Row { table, row, since } => {
             let version = Version {
                 since: *since,

@@ -356,6 +356,11 @@ impl Explainer {
         }
     }
 
+    /// Whether the transaction waits for others to be judged.
+    pub fn is_waiting(&self, txn: &Transaction) -> bool {
+        self.deferred.iter().any(|d| d.txn.id == txn.id)
+    }
+
     /// When the oldest transaction that still waits took its first snapshot.
     pub fn oldest_deferred(&self) -> Option<Nanos> {
         self.deferred.iter().map(|d| d.txn.sent()).min()

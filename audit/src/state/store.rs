@@ -57,6 +57,8 @@ pub struct Table {
     free: Vec<u32>,
     indexes: RefCell<Vec<Index>>,
     rows_len: usize,
+    /// Until this instant a commit whose fate is unknown may still take effect: nothing is learned.
+    pub unstable_until: Nanos,
     /// Keys about which an answer was wrong, so that nothing is known of them.
     doubtful: FxHashSet<(Box<[usize]>, Vec<Key>)>,
     /// Partial tables: keys of which every row is known, and since when.
@@ -71,6 +73,7 @@ impl Table {
             free: Vec::new(),
             indexes: RefCell::new(Vec::new()),
             rows_len: 0,
+            unstable_until: 0,
             doubtful: FxHashSet::default(),
             known: FxHashMap::default(),
         }
