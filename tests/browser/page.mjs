@@ -56,7 +56,7 @@ try {
   await step("edge", async () => {
     const button = page.locator(".edges button", { hasText: "t2 ─rw→ t1" });
     assert.equal(await button.getAttribute("aria-expanded"), "false");
-    await page.locator("svg.story .edge.rw rect").click();
+    await page.locator("svg.story .edge.rw text").click();
     await page.locator("svg.story .edge.rw.chosen").waitFor();
     assert.equal(await button.getAttribute("aria-expanded"), "true");
     assert.ok(await page.locator(".detail", { hasText: "t2 must come before t1" }).isVisible());
@@ -87,7 +87,7 @@ try {
   });
   await step("scale", async () => {
     await page.getByRole("button", { name: "To scale" }).click();
-    await page.locator("svg.story .tick").first().waitFor();
+    await page.locator("svg.story .tick").first().waitFor({ state: "attached" });
   });
   await step("coverage", async () => {
     await page.getByRole("link", { name: "Coverage" }).click();
@@ -136,7 +136,7 @@ try {
   await page.setViewportSize({ width: 1280, height: 900 });
   await step("token", async () => {
     await page.goto(GUARDED);
-    await page.getByLabel("Token").fill("correct horse battery");
+    await page.locator("#token").fill("correct horse battery");
     await page.getByRole("button", { name: "Continue" }).click();
     await page.getByText("stories that no correct database explains").waitFor();
   });

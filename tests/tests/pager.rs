@@ -3,6 +3,7 @@
 //! The server is a healthy one: its READ COMMITTED traffic is judged as if REPEATABLE READ had been claimed, so that
 //! a second look which sees more than the first is a violation, in no hurry and without any race.
 
+use pgassay::config::Writers;
 use pgassay_rules::anomaly;
 use pgassay_tests::cluster::Cluster;
 use pgassay_tests::http::Sink;
@@ -48,6 +49,8 @@ fn a_violation_reaches_the_pager() {
     let proxy = Proxy::start_with(&cluster.address(), |config| {
         config.admin.listen = Some("127.0.0.1:0".to_owned());
         config.audit.claim = Some("repeatable-read".to_owned());
+        // Nobody else knows of this server: what was not seen did not happen.
+        config.audit.writers = Writers::Exclusive;
     });
     let pager = Sink::start(&[200]);
     let alertmanager = Alertmanager::start(pager.address);
