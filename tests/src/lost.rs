@@ -2,6 +2,15 @@
 
 use tokio_postgres::{Client, NoTls};
 
+/// The table, then the update that is lost, on a runtime of their own.
+pub fn both(uri: &str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        prepare(uri).await;
+        update(uri).await;
+    });
+}
+
 pub async fn connect(uri: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(uri, NoTls).await.expect("the proxy lets us in");
     tokio::spawn(connection);

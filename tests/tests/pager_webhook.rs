@@ -22,8 +22,8 @@ fn hook(sink: &Sink, kind: &str) -> Webhook {
     Webhook { url: format!("http://{}/hook", sink.address), kind: kind.to_owned(), key_file: None }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_violation_reaches_the_pager() {
+#[test]
+fn a_violation_reaches_the_pager() {
     let Some(prometheus) = deps::system("/usr/bin/prometheus") else { return };
     let Some(alertmanager) = deps::system("/usr/bin/prometheus-alertmanager") else { return };
     let cluster = Cluster::start().expect("a server");
@@ -46,8 +46,7 @@ async fn a_violation_reaches_the_pager() {
         http::try_get(prometheus.address, query, &[]).is_ok_and(|answer| answer.body.contains("\"pgassay\""))
     });
 
-    lost::prepare(&proxy.uri()).await;
-    lost::update(&proxy.uri()).await;
+    lost::both(&proxy.uri());
     let committed = Instant::now();
 
     let told = direct.requests.recv_timeout(PATIENCE).expect("the direct hook is told");

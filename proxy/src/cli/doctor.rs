@@ -258,7 +258,7 @@ async fn covered(config: &Config, client: &Client) -> Result<Vec<Line>, tokio_po
         .query_one(
             "select count(*), \
              count(*) filter (where not has_table_privilege(c.oid, 'select')), \
-             count(*) filter (where c.reltuples > $1), \
+             count(*) filter (where c.reltuples > $1::float8), \
              count(*) filter (where c.relrowsecurity), \
              count(*) filter (where exists (select from pg_trigger t where t.tgrelid = c.oid and not t.tgisinternal)), \
              count(*) filter (where not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)) \
