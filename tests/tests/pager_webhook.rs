@@ -32,6 +32,7 @@ fn a_violation_reaches_the_pager() {
     let proxy = Proxy::start_with(&cluster.address(), move |config| {
         config.admin.listen = Some("127.0.0.1:0".to_owned());
         config.audit.claim = Some("serializable".to_owned());
+        config.audit.writers = pgassay::config::Writers::Exclusive;
         config.webhooks = vec![direct_hook];
     });
     let admin = proxy.running().admin_address().expect("an admin address");

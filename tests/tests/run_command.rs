@@ -115,6 +115,7 @@ fn a_violation_is_told_the_same_everywhere() {
         config.journal.dir = Some(kept);
         config.admin.listen = Some("127.0.0.1:0".to_owned());
         config.audit.claim = Some("serializable".to_owned());
+        config.audit.writers = pgassay::config::Writers::Exclusive;
     });
     lost::both(&proxy.uri());
     let live = proxy.stop();
