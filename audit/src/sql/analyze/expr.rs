@@ -245,19 +245,20 @@ impl Analyzer<'_> {
             AExprKind::AexprNullif => {
                 let left = self.expr(self.required(&expression.lexpr)?)?;
                 let right = self.expr(self.required(&expression.rexpr)?)?;
-                let left = self.resolve_unknown(left)?;
-                let (type_oid, type_modifier, collation) = (left.oid, left.type_modifier, left.collation);
-                let original = left.expr.clone();
+                let Some(resolved) = self.types().resolve_operator("=", Some(left.oid), Some(right.oid)) else {
+                    return unmodelled("nullif");
+                };
+                let (type_oid, collation) = (resolved.arguments[0], left.collation);
                 let (first, second, equal) = self.equality(left, right)?;
-                // The result is the left side as it was, not as it was compared.
+                // The result is the left side as it was compared: NULLIF(varchar, varchar) is text.
                 let expr = Expr::Case {
                     whens: vec![(
-                        Expr::Equal { sides: Box::new((first, second)), function: equal, types: (0, 0) },
+                        Expr::Equal { sides: Box::new((first.clone(), second)), function: equal, types: (0, 0) },
                         Expr::null(),
                     )],
-                    otherwise: Box::new(original),
+                    otherwise: Box::new(first),
                 };
-                Ok(Typed { expr, oid: type_oid, type_modifier, collation })
+                Ok(Typed { expr, oid: type_oid, type_modifier: -1, collation })
             }
             AExprKind::AexprIn => {
                 let negated = name == "<>";
