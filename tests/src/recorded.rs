@@ -7,6 +7,7 @@ use crate::proxy::Proxy;
 use crate::random::extended;
 use crate::raw::{Client, Message, message};
 use fastrand::Rng;
+use pgassay::config::Writers;
 use pgassay_audit::trace::Record;
 use pgassay_audit::trace::journal::Reader;
 use pgassay_audit::verdict::Summary;
@@ -37,6 +38,7 @@ pub fn record(cluster: &Cluster, traffic: &Traffic) -> (Summary, Vec<Record>) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let proxy = Proxy::start_with(&cluster.address(), |config| {
         config.journal.dir = Some(dir.path().to_owned());
+        config.audit.writers = Writers::Exclusive;
         config.audit.claim = traffic.claim.map(str::to_owned);
     });
     let mut setup = Client::log_in(proxy.port());

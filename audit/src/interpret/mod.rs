@@ -149,6 +149,10 @@ pub fn execute_copy(
         execution.expect.may_fail(&sqlstate, why);
     }
     execution.expect.any_error |= run.any_error.get() || !planned.reasons.is_empty();
+    // Rows that were never seen may violate a constraint.
+    let mut touched = planned.touches.written.iter().chain(&planned.touches.read);
+    let partial = |view: &dyn View, table| view.knowledge(table) != crate::state::view::Knowledge::Complete;
+    execution.expect.any_error |= touched.any(|table| partial(views.latest, *table));
     for reason in run.reasons.take() {
         if !execution.reasons.contains(&reason) {
             execution.reasons.push(reason);

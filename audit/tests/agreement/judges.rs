@@ -36,7 +36,7 @@ pub fn audit(text: &str) -> (Verdict, Summary) {
     let coverage = &summary.coverage;
     let verdict = if !summary.violations.is_empty() {
         Verdict::Wrong
-    } else if coverage.partial + coverage.unchecked > 0 || !coverage.reasons.is_empty() {
+    } else if coverage.partial + coverage.unchecked > 0 {
         Verdict::Unknown
     } else {
         Verdict::Right
