@@ -154,10 +154,17 @@ impl Assembler {
     /// Transactions under way that began before `at`.
     pub fn open_before(&self, at: Nanos) -> Vec<TxnId> {
         let open = self.sessions.values().filter(|s| {
-            s.open.as_ref().and_then(|o| o.steps.first()).is_some_and(|step| step.seen.window.sent < at)
+            s.open
+                .as_ref()
+                .and_then(|o| o.steps.first())
+                .is_some_and(|step| step.seen.window.sent < at)
         });
-        let mut ids: Vec<TxnId> =
-            open.map(|s| TxnId { session: s.facts.session, number: s.number }).collect();
+        let mut ids: Vec<TxnId> = open
+            .map(|s| TxnId {
+                session: s.facts.session,
+                number: s.number,
+            })
+            .collect();
         ids.sort();
         ids
     }
@@ -419,7 +426,11 @@ fn close(session: &mut Session, end: End, server_default: Option<Level>, out: &m
     if torn {
         // What it wrote before it was seen takes effect now.
         let reason = "transaction began unseen".to_owned();
-        out.push(Assembled::Gap(Gap { session: Some(session.facts.session), window: end.window(), reason }));
+        out.push(Assembled::Gap(Gap {
+            session: Some(session.facts.session),
+            window: end.window(),
+            reason,
+        }));
     }
     if let Some(txn) = take_open(session, end, server_default) {
         out.push(Assembled::Ended(Arc::new(txn)));

@@ -8,8 +8,8 @@ use crate::classify;
 use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
 use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
-use crate::explain::{Ahead, Explainer, Fate, Suspect};
 use crate::explain::session::SessionState;
+use crate::explain::{Ahead, Explainer, Fate, Suspect};
 use crate::points::{CommitId, PointId};
 use crate::reference::Member;
 use crate::reference::base::Delta;
@@ -107,13 +107,17 @@ pub struct Auditor {
     since_collect: u64,
     /// Somebody writes past the proxy: nothing is known for long.
     shared: bool,
+    /// The one database whose state is kept: the one that was read at start, or the first that is seen.
+    database: Option<String>,
 }
 
 impl Auditor {
     /// An unknown profile, or a claim that it does not know, is refused by [`Settings::validate`]; here the
     /// built-in profile of PostgreSQL takes its place.
     pub fn new(settings: Settings) -> Auditor {
-        let profile = settings.validate().unwrap_or_else(|_| Profile::named("postgres").expect("built in"));
+        let profile = settings
+            .validate()
+            .unwrap_or_else(|_| Profile::named("postgres").expect("built in"));
         let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
         Auditor {
             settings,
@@ -130,6 +134,7 @@ impl Auditor {
             stats: Stats::default(),
             since_collect: 0,
             shared: false,
+            database: None,
         }
     }
 
@@ -138,13 +143,19 @@ impl Auditor {
         self.stats.taken += 1;
         match record {
             Record::Bootstrap(bootstrap) => {
-                let level = bootstrap.settings.iter().find(|(n, _)| n == "default_transaction_isolation");
+                let level = bootstrap
+                    .settings
+                    .iter()
+                    .find(|(n, _)| n == "default_transaction_isolation");
                 if let Some(level) = level.and_then(|(_, v)| v.parse().ok()) {
                     self.assembler.default_level(level);
                 }
-                self.sequencer.add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
+                self.sequencer
+                    .add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
             }
-            Record::Writers { at, exclusive, .. } => self.sequencer.add_other(at, Item::Writers { exclusive }),
+            Record::Writers { at, exclusive, .. } => {
+                self.sequencer.add_other(at, Item::Writers { exclusive })
+            }
             record => {
                 if let Record::Mark { at } = record {
                     self.sequencer.mark(at);
@@ -208,7 +219,13 @@ impl Auditor {
                     self.explainer.forget();
                 }
                 Item::SessionEnd(session) => self.explainer.end_session(session),
-                Item::Bootstrap(bootstrap) => self.explainer.bootstrap(&bootstrap),
+                Item::Bootstrap(bootstrap) => {
+                    let named = bootstrap.settings.iter().find(|(name, _)| name == "database");
+                    if let Some((_, database)) = named {
+                        self.database = Some(database.clone());
+                    }
+                    self.explainer.bootstrap(&bootstrap);
+                }
                 Item::Writers { exclusive } => {
                     self.shared = !exclusive;
                     if self.shared {
@@ -223,6 +240,11 @@ impl Auditor {
     fn judge(&mut self, txn: &Arc<Transaction>, found: &mut Vec<Violation>) {
         self.summary.transactions += 1;
         self.stats.judged += txn.steps.len() as u64;
+        let database = &txn.facts.database;
+        if !database.is_empty() && self.database.get_or_insert_with(|| database.clone()) != database {
+            self.tally.count_unjudged(txn, "other_database");
+            return;
+        }
         if self.shared {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget();
@@ -237,7 +259,10 @@ impl Auditor {
             }
             return;
         }
-        let ahead = Ahead { sequencer: &self.sequencer, assembler: &self.assembler };
+        let ahead = Ahead {
+            sequencer: &self.sequencer,
+            assembler: &self.assembler,
+        };
         let before = self.claim.is_some().then(|| self.explainer.session(txn));
         let (fate, commit) = self.explainer.judge(txn, &rules, &ahead);
         self.settle(txn, commit, fate, found);
@@ -266,8 +291,16 @@ impl Auditor {
     }
 
     /// Would the transaction have been right at the level that is claimed for it?
-    fn doubt(&mut self, txn: &Arc<Transaction>, session: SessionState, commit: Option<CommitId>, found: &mut Vec<Violation>) {
-        let (Some(level), Some(rules)) = (self.settings.claim, self.claim) else { return };
+    fn doubt(
+        &mut self,
+        txn: &Arc<Transaction>,
+        session: SessionState,
+        commit: Option<CommitId>,
+        found: &mut Vec<Violation>,
+    ) {
+        let (Some(level), Some(rules)) = (self.settings.claim, self.claim) else {
+            return;
+        };
         let stronger = rules.read_point == ReadPoint::Transaction && rules.serial_order == SerialOrder::None;
         if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
             return;
@@ -431,7 +464,9 @@ impl Auditor {
         if self.is_known(&fingerprint) {
             return;
         }
-        let real_time = self.claim.is_some_and(|rules| rules.serial_order == SerialOrder::RealTime);
+        let real_time = self
+            .claim
+            .is_some_and(|rules| rules.serial_order == SerialOrder::RealTime);
         let profile = &self.profile;
         let participates = |level: Level| self.is_serial(level);
         let rules = |level: Level| rules_of(profile, level);
@@ -496,5 +531,8 @@ fn is_promised(rules: &LevelRules) -> bool {
 /// What the profile promises at a level; a level that it does not have is judged as READ COMMITTED.
 fn rules_of(profile: &Profile, level: Level) -> LevelRules {
     let weakest = || profile.levels().next().map(|(_, rules)| rules);
-    *profile.level(level).or_else(weakest).expect("a profile has at least one level")
+    *profile
+        .level(level)
+        .or_else(weakest)
+        .expect("a profile has at least one level")
 }

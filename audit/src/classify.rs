@@ -78,12 +78,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
             continue;
         }
         for keep in 1..other.steps.len() {
-            if explains(
-                suspect,
-                &graft(other, keep, txn, suspect.step),
-                &weak,
-                explainer,
-            ) {
+            if explains(suspect, &graft(other, keep, txn, suspect.step), &weak, explainer) {
                 let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
                 return match (more, saw(other, txn)) {
                     (true, _) => &anomaly::INTERMEDIATE_READ,
@@ -108,7 +103,9 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
 /// What READ COMMITTED promises: the weakest view that another snapshot could have given.
 fn statement_snapshots() -> LevelRules {
     let profile = Profile::named("postgres").expect("the profile is built in");
-    *profile.level(Level::ReadCommitted).expect("the profile has this level")
+    *profile
+        .level(Level::ReadCommitted)
+        .expect("the profile has this level")
 }
 
 fn step_with(step: &Step, window: impl Fn(Window) -> Window) -> Step {
@@ -242,7 +239,13 @@ pub fn shape(suspect: &Suspect, explainer: &Explainer) -> Arc<str> {
 fn shape_of(step: &Step, session: &SessionState, explainer: &Explainer) -> Arc<str> {
     let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
     let catalog = &explainer.store.catalog;
-    let plan = explainer.planner.plan(catalog, &step.seen.text, step.seen.part, &session.settings, &types);
+    let plan = explainer.planner.plan(
+        catalog,
+        &step.seen.text,
+        step.seen.part,
+        &session.settings,
+        &types,
+    );
     plan.planned.shape.clone()
 }
 

@@ -36,7 +36,11 @@ pub enum Confirmed {
 }
 
 /// Decides a suspect by every order of points.
-pub fn suspect(suspect: &Suspect, explainer: &Explainer, rules_of: impl Fn(Level) -> LevelRules) -> Confirmed {
+pub fn suspect(
+    suspect: &Suspect,
+    explainer: &Explainer,
+    rules_of: impl Fn(Level) -> LevelRules,
+) -> Confirmed {
     let first = Member {
         txn: suspect.txn.clone(),
         level: suspect.level,
@@ -47,12 +51,20 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer, rules_of: impl Fn(Level
     let members = vec![first];
     let confirmed = close(members, explainer, POINTS_MEMBERS_MAX, &rules_of, points::decide);
     // What others saw may rule an explanation out.
-    let Confirmed::Explained { members, delta } = confirmed else { return confirmed };
+    let Confirmed::Explained { members, delta } = confirmed else {
+        return confirmed;
+    };
     let witnessed = with_witnesses(&members, explainer);
     if witnessed.len() == members.len() || witnessed.len() > POINTS_MEMBERS_MAX {
         return Confirmed::Explained { members, delta };
     }
-    match close(witnessed, explainer, POINTS_MEMBERS_MAX, &rules_of, points::decide) {
+    match close(
+        witnessed,
+        explainer,
+        POINTS_MEMBERS_MAX,
+        &rules_of,
+        points::decide,
+    ) {
         Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
         decided => decided,
     }
@@ -62,7 +74,9 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer, rules_of: impl Fn(Level
 fn with_witnesses(members: &[Member], explainer: &Explainer) -> Vec<Member> {
     let mut all = members.to_vec();
     for member in members {
-        let Some(commit) = member.commit.and_then(|id| explainer.order.get(id)) else { continue };
+        let Some(commit) = member.commit.and_then(|id| explainer.order.get(id)) else {
+            continue;
+        };
         for witness in &commit.witnesses {
             if !all.iter().any(|m| m.txn.id == witness.txn.id) {
                 all.push((**witness).clone());
@@ -90,13 +104,9 @@ pub fn cycle(
             commit: n.commit,
         })
         .collect();
-    let confirmed = close(
-        members,
-        explainer,
-        SERIAL_MEMBERS_MAX,
-        &rules_of,
-        |case| serial::decide(case, real_time),
-    );
+    let confirmed = close(members, explainer, SERIAL_MEMBERS_MAX, &rules_of, |case| {
+        serial::decide(case, real_time)
+    });
     match confirmed {
         // Writers without the promise take no part in the serial order; what they did in between is not
         // modelled here.

@@ -59,7 +59,19 @@ impl Tally {
             *self.tiers.entry("settled").or_default() += 1;
             self.one(&Arc::from("(rolled back, nothing promised)"), &Coverage::Checked);
         }
-        *self.reasons.entry("nothing_promised_to_aborted".to_owned()).or_default() += txn.steps.len() as u64;
+        *self
+            .reasons
+            .entry("nothing_promised_to_aborted".to_owned())
+            .or_default() += txn.steps.len() as u64;
+    }
+
+    /// Counts the statements of a transaction that was not looked at.
+    pub fn count_unjudged(&mut self, txn: &Transaction, reason: &str) {
+        let unchecked = Coverage::Unchecked(reason.to_owned());
+        for _ in &txn.steps {
+            *self.tiers.entry("settled").or_default() += 1;
+            self.one(&Arc::from("(not judged)"), &unchecked);
+        }
     }
 
     /// Something that is not a statement's own coverage, but worth counting.

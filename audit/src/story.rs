@@ -5,10 +5,10 @@
 //! Always true: the prose says nothing that is not in the data.
 
 use crate::assemble::{End, Transaction};
-use crate::interpret::Difference;
-use crate::reference::Member;
 use crate::explain::Explainer;
+use crate::interpret::Difference;
 use crate::points::CommitId;
+use crate::reference::Member;
 use crate::state::{Row, TableId};
 use crate::trace::{Observation, Outcome};
 use crate::value::{Context, Value, encode_text};
@@ -231,7 +231,13 @@ fn prose(rule: &Rule, violation: &Violation) -> String {
         let txn = &violation.transactions[*t];
         let statement = &txn.statements[*s];
         let sql = statement.sql.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = writeln!(text, "{} asked «{}» and was answered {}.", txn.name, shortened(&sql), statement.answer);
+        let _ = writeln!(
+            text,
+            "{} asked «{}» and was answered {}.",
+            txn.name,
+            shortened(&sql),
+            statement.answer
+        );
     }
     text
 }
@@ -258,10 +264,18 @@ pub fn initial_rows(members: &[Member], explainer: &Explainer) -> Vec<String> {
     let mut lines = Vec::new();
     for commit in commits.iter().filter_map(|id| explainer.order.get(*id)) {
         for (table, id) in &commit.rows {
-            let Some(kept) = explainer.store.tables.get(table) else { continue };
+            let Some(kept) = explainer.store.tables.get(table) else {
+                continue;
+            };
             let Some(chain) = kept.chain(*id) else { continue };
-            let below = chain.versions.iter().take_while(|v| !commits.contains(&v.commit)).last();
-            let Some(row) = below.and_then(|v| v.row.as_ref()) else { continue };
+            let below = chain
+                .versions
+                .iter()
+                .take_while(|v| !commits.contains(&v.commit))
+                .last();
+            let Some(row) = below.and_then(|v| v.row.as_ref()) else {
+                continue;
+            };
             let line = row_in_words(*table, row, explainer);
             if !lines.contains(&line) && lines.len() < INITIAL_SHOWN {
                 lines.push(line);
@@ -283,7 +297,13 @@ fn row_in_words(table: TableId, row: &Row, explainer: &Explainer) -> String {
     let name = found.map_or_else(|| "table".to_owned(), |t| t.name.clone());
     let key: Vec<String> = found
         .and_then(|t| t.primary_key())
-        .map(|key| key.columns.iter().filter_map(|c| row.get(*c)).map(words).collect())
+        .map(|key| {
+            key.columns
+                .iter()
+                .filter_map(|c| row.get(*c))
+                .map(words)
+                .collect()
+        })
         .unwrap_or_default();
     let cells: Vec<String> = row.iter().map(words).collect();
     match key.is_empty() {

@@ -78,17 +78,28 @@ fn cell(expect: &Expect, value: &Value) -> String {
 #[test]
 fn scripts() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts/interpret");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     paths.sort();
     assert!(!paths.is_empty());
     for path in paths {
-        let mut runner = Runner { memory: Memory::new() };
+        let mut runner = Runner {
+            memory: Memory::new(),
+        };
         let input = std::fs::read_to_string(&path).expect("a script");
-        let output = goldenscript::generate(&mut runner, &input).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let output = goldenscript::generate(&mut runner, &input)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
             std::fs::write(&path, &output).expect("the script can be written");
         } else {
-            assert_eq!(output, input, "{} differs; UPDATE_GOLDENFILES=1 rewrites it", path.display());
+            assert_eq!(
+                output,
+                input,
+                "{} differs; UPDATE_GOLDENFILES=1 rewrites it",
+                path.display()
+            );
         }
     }
 }

@@ -63,7 +63,12 @@ pub async fn without_plus(server: &mut Leg, packet: Bytes, startup_bytes: usize)
         }
     }
     to_client.extend_from_slice(&input);
-    Ok(Begun { to_server: packet, startup_bytes, to_client: to_client.freeze(), sent: true })
+    Ok(Begun {
+        to_server: packet,
+        startup_bytes,
+        to_client: to_client.freeze(),
+        sent: true,
+    })
 }
 
 fn strip_plus(offer: Bytes) -> Bytes {
@@ -81,7 +86,9 @@ fn strip_plus(offer: Bytes) -> Bytes {
 }
 
 fn mechanisms(offer: &Bytes) -> impl Iterator<Item = &[u8]> {
-    offer[9..].split(|byte| *byte == 0).filter(|name| !name.is_empty())
+    offer[9..]
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
 }
 
 /// Lets the client prove itself by the user list, and logs in upstream with the listed password.
@@ -94,7 +101,10 @@ pub async fn terminate(
     end_point: Option<Vec<u8>>,
 ) -> Result<Begun> {
     let parameters = message::startup_parameters(&packet[..startup_bytes]);
-    let user = parameters.iter().find(|(name, _)| name == "user").map(|(_, user)| user.clone());
+    let user = parameters
+        .iter()
+        .find(|(name, _)| name == "user")
+        .map(|(_, user)| user.clone());
     let user =
         user.ok_or_else(|| Refusal::new("28000", "no PostgreSQL user name specified in startup packet"))?;
 
@@ -124,7 +134,12 @@ pub async fn terminate(
     server.write_all(&from_client).await?;
     let mut to_server = BytesMut::from(&startup[..]);
     to_server.extend_from_slice(&from_client);
-    Ok(Begun { to_server: to_server.freeze(), startup_bytes, to_client: to_client.freeze(), sent: true })
+    Ok(Begun {
+        to_server: to_server.freeze(),
+        startup_bytes,
+        to_client: to_client.freeze(),
+        sent: true,
+    })
 }
 
 /// SCRAM with us as the server. AuthenticationOk is left to the upstream to say.
@@ -135,7 +150,12 @@ async fn check_client(
     users: &Users,
     end_point: Option<Vec<u8>>,
 ) -> Result<()> {
-    let wrong = || Refusal::new("28P01", format!("password authentication failed for user \"{user}\""));
+    let wrong = || {
+        Refusal::new(
+            "28P01",
+            format!("password authentication failed for user \"{user}\""),
+        )
+    };
     let mut offer = BytesMut::new();
     offer.put_u32(SASL);
     if end_point.is_some() {
@@ -150,11 +170,15 @@ async fn check_client(
     let first = read_response(client, input).await?;
     let broken = || Refusal::new("08P01", "malformed SCRAM message");
     let name_end = first.iter().position(|byte| *byte == 0).ok_or_else(broken)?;
-    let mechanism = std::str::from_utf8(&first[..name_end]).map_err(|_| broken())?.to_owned();
+    let mechanism = std::str::from_utf8(&first[..name_end])
+        .map_err(|_| broken())?
+        .to_owned();
     let initial = first.get(name_end + 5..).ok_or_else(broken)?;
     let verifier = users.verifier(user);
     let mut exchange = Exchange::new(verifier, &mechanism, end_point, initial).map_err(|_| broken())?;
-    client.write_all(&authentication(SASL_CONTINUE, exchange.challenge().as_bytes())).await?;
+    client
+        .write_all(&authentication(SASL_CONTINUE, exchange.challenge().as_bytes()))
+        .await?;
     client.flush().await?;
 
     let proof = read_response(client, input).await?;
@@ -163,7 +187,9 @@ async fn check_client(
     if !users.knows(user) {
         return Err(wrong().into());
     }
-    client.write_all(&authentication(SASL_FINAL, signature.as_bytes())).await?;
+    client
+        .write_all(&authentication(SASL_FINAL, signature.as_bytes()))
+        .await?;
     client.flush().await?;
     Ok(())
 }
@@ -210,7 +236,10 @@ async fn log_in(
                     let plus = mechanisms(&next).any(|name| name == sasl::SCRAM_SHA_256_PLUS.as_bytes());
                     let end_point = server_end_point(server).filter(|_| plus);
                     let (name, binding) = match end_point {
-                        Some(hash) => (sasl::SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash)),
+                        Some(hash) => (
+                            sasl::SCRAM_SHA_256_PLUS,
+                            ChannelBinding::tls_server_end_point(hash),
+                        ),
                         None if server.is_tls() && !plus => {
                             (sasl::SCRAM_SHA_256, ChannelBinding::unrequested())
                         }
@@ -228,7 +257,10 @@ async fn log_in(
                     Some(state.message().to_vec())
                 }
                 SASL_FINAL => {
-                    scram.as_mut().context("a SASL outcome without an offer")?.finish(body)?;
+                    scram
+                        .as_mut()
+                        .context("a SASL outcome without an offer")?
+                        .finish(body)?;
                     None
                 }
                 other => bail!(Refusal::new(
@@ -257,7 +289,9 @@ fn authentication(kind: u32, body: &[u8]) -> Bytes {
 }
 
 async fn read_response(client: &mut Leg, input: &mut BytesMut) -> Result<Bytes> {
-    let mut message = read_message(client, input).await?.context("the client left during authentication")?;
+    let mut message = read_message(client, input)
+        .await?
+        .context("the client left during authentication")?;
     if message[0] != b'p' {
         bail!(Refusal::new("08P01", "expected a SASL response"));
     }

@@ -104,8 +104,17 @@ pub fn channel(bytes_max: usize) -> (Tap, Recorder) {
         woken: AtomicBool::new(false),
     });
     (
-        Tap { announce, sessions: Arc::new(AtomicU64::new(0)), total: total.clone() },
-        Recorder { announced, again: Vec::new(), quiet_rounds: 0, total },
+        Tap {
+            announce,
+            sessions: Arc::new(AtomicU64::new(0)),
+            total: total.clone(),
+        },
+        Recorder {
+            announced,
+            again: Vec::new(),
+            quiet_rounds: 0,
+            total,
+        },
     )
 }
 
@@ -128,7 +137,14 @@ impl Tap {
             told_opened: AtomicBool::new(false),
             told_closed: AtomicBool::new(false),
         });
-        Lane { pieces, shared, announce: self.announce.clone(), bytes_max, took: 0, last: opened_at }
+        Lane {
+            pieces,
+            shared,
+            announce: self.announce.clone(),
+            bytes_max,
+            took: 0,
+            last: opened_at,
+        }
     }
 }
 
@@ -159,7 +175,12 @@ impl Lane {
         } else {
             shared.waiting_bytes.fetch_add(cost, Relaxed);
             shared.total.waiting_bytes.fetch_add(cost, Relaxed);
-            let piece = Piece { direction, at, bytes: bytes.clone(), previous_took: self.took };
+            let piece = Piece {
+                direction,
+                at,
+                bytes: bytes.clone(),
+                previous_took: self.took,
+            };
             let _ = self.pieces.send(piece);
             if waiting + cost > self.bytes_max / 4 || shared.total.is_filling() {
                 shared.total.wake();
@@ -202,7 +223,10 @@ impl Recorder {
         self.total.recorder.get_or_init(std::thread::current);
         self.total.woken.store(false, Release);
         let now = clock::now();
-        let mut round = Round { until: Some(now), ..Round::default() };
+        let mut round = Round {
+            until: Some(now),
+            ..Round::default()
+        };
         let mut lanes = std::mem::take(&mut self.again);
         loop {
             match self.announced.try_recv() {
@@ -222,7 +246,11 @@ impl Recorder {
             }
             round.pieces += lane.drain(&mut out, &mut took);
         }
-        self.quiet_rounds = if round.pieces == 0 { self.quiet_rounds.saturating_add(1) } else { 0 };
+        self.quiet_rounds = if round.pieces == 0 {
+            self.quiet_rounds.saturating_add(1)
+        } else {
+            0
+        };
         round
     }
 
@@ -245,7 +273,11 @@ fn settles(stamping: &AtomicBool) -> bool {
         if !stamping.load(SeqCst) {
             return true;
         }
-        if round < 50 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        if round < 50 {
+            std::hint::spin_loop()
+        } else {
+            std::thread::yield_now()
+        }
     }
     false
 }
@@ -275,7 +307,10 @@ impl Shared {
         // Read before the pieces: whatever was put before the end is found below.
         let closed_at = self.closed_at.load(Acquire);
         if !self.told_opened.swap(true, Relaxed) {
-            out(Captured::Opened { session, at: self.opened_at });
+            out(Captured::Opened {
+                session,
+                at: self.opened_at,
+            });
         }
         let mut pieces = 0;
         for piece in self.pieces.try_iter() {
@@ -286,17 +321,30 @@ impl Shared {
                 took(piece.previous_took);
             }
             pieces += 1;
-            out(Captured::Bytes { session, direction: piece.direction, at: piece.at, bytes: piece.bytes });
+            out(Captured::Bytes {
+                session,
+                direction: piece.direction,
+                at: piece.at,
+                bytes: piece.bytes,
+            });
         }
         // The lane refuses everything while a gap is open, so the gap comes after all pieces; and it is closed
         // before the clock is read, so it covers whatever was refused.
         if self.gap_from.load(Acquire) != 0 {
             let lost_bytes = self.lost_bytes.swap(0, Relaxed);
             let from = self.gap_from.swap(0, SeqCst);
-            out(Captured::Gap { session, from, to: clock::now(), lost_bytes });
+            out(Captured::Gap {
+                session,
+                from,
+                to: clock::now(),
+                lost_bytes,
+            });
         }
         if closed_at != 0 && !self.told_closed.swap(true, Relaxed) {
-            out(Captured::Closed { session, at: closed_at });
+            out(Captured::Closed {
+                session,
+                at: closed_at,
+            });
         }
         pieces
     }
@@ -324,8 +372,14 @@ mod tests {
             .iter()
             .map(|captured| match captured {
                 Captured::Opened { .. } => "opened",
-                Captured::Bytes { direction: Direction::ToServer, .. } => "to server",
-                Captured::Bytes { direction: Direction::ToClient, .. } => "to client",
+                Captured::Bytes {
+                    direction: Direction::ToServer,
+                    ..
+                } => "to server",
+                Captured::Bytes {
+                    direction: Direction::ToClient,
+                    ..
+                } => "to client",
                 Captured::Gap { .. } => "gap",
                 Captured::Closed { .. } => "closed",
             })
@@ -346,9 +400,17 @@ mod tests {
         }
         let before_gap_ends = clock::now();
         let (seen, _) = collect(&mut recorder);
-        let pieces = seen.iter().filter(|captured| matches!(captured, Captured::Bytes { .. })).count();
+        let pieces = seen
+            .iter()
+            .filter(|captured| matches!(captured, Captured::Bytes { .. }))
+            .count();
         assert_eq!(pieces, 2);
-        let Some(Captured::Gap { from, to, lost_bytes, .. }) = seen.last() else { panic!("{seen:?}") };
+        let Some(Captured::Gap {
+            from, to, lost_bytes, ..
+        }) = seen.last()
+        else {
+            panic!("{seen:?}")
+        };
         assert_eq!(*lost_bytes, 8 * 400);
         assert!(*from <= before_gap_ends && before_gap_ends <= *to);
         lane.put(Direction::ToClient, &piece);
@@ -361,12 +423,26 @@ mod tests {
         let mut lanes = [tap.open(1 << 20), tap.open(1 << 20)];
         let piece = Bytes::from(vec![0; 400]);
         for _ in 0..10 {
-            lanes.iter_mut().for_each(|lane| lane.put(Direction::ToClient, &piece));
+            lanes
+                .iter_mut()
+                .for_each(|lane| lane.put(Direction::ToClient, &piece));
         }
         let (seen, _) = collect(&mut recorder);
-        assert_eq!(seen.iter().filter(|captured| matches!(captured, Captured::Gap { .. })).count(), 2);
-        assert_eq!(seen.iter().filter(|captured| matches!(captured, Captured::Bytes { .. })).count(), 3);
-        lanes.iter_mut().for_each(|lane| lane.put(Direction::ToClient, &piece));
+        assert_eq!(
+            seen.iter()
+                .filter(|captured| matches!(captured, Captured::Gap { .. }))
+                .count(),
+            2
+        );
+        assert_eq!(
+            seen.iter()
+                .filter(|captured| matches!(captured, Captured::Bytes { .. }))
+                .count(),
+            3
+        );
+        lanes
+            .iter_mut()
+            .for_each(|lane| lane.put(Direction::ToClient, &piece));
         assert_eq!(collect(&mut recorder).0.len(), 2);
     }
 

@@ -277,19 +277,30 @@ impl Default for Proxy {
 
 impl Default for Tls {
     fn default() -> Tls {
-        Tls { mode: TlsMode::Disable, certificate: None, key: None }
+        Tls {
+            mode: TlsMode::Disable,
+            certificate: None,
+            key: None,
+        }
     }
 }
 
 impl Default for Auth {
     fn default() -> Auth {
-        Auth { mode: AuthMode::Pass, users: None }
+        Auth {
+            mode: AuthMode::Pass,
+            users: None,
+        }
     }
 }
 
 impl Default for Capture {
     fn default() -> Capture {
-        Capture { lane_bytes_max: 8 << 20, bytes_max: 256 << 20, result_bytes_max: 4 << 20 }
+        Capture {
+            lane_bytes_max: 8 << 20,
+            bytes_max: 256 << 20,
+            result_bytes_max: 4 << 20,
+        }
     }
 }
 
@@ -324,7 +335,11 @@ impl Default for Audit {
 
 impl Default for Side {
     fn default() -> Side {
-        Side { enabled: true, uri: None, table_rows_max: 1_000_000 }
+        Side {
+            enabled: true,
+            uri: None,
+            table_rows_max: 1_000_000,
+        }
     }
 }
 
@@ -342,6 +357,9 @@ impl Default for Admin {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { level: "info".to_owned(), format: LogFormat::Text }
+        Log {
+            level: "info".to_owned(),
+            format: LogFormat::Text,
+        }
     }
 }

@@ -91,7 +91,14 @@ impl Feed {
             deferred: Vec::new(),
             live,
         };
-        (feed, Queue { batches, waiting, waiting_bytes })
+        (
+            feed,
+            Queue {
+                batches,
+                waiting,
+                waiting_bytes,
+            },
+        )
     }
 
     pub fn send(&mut self, mut records: Vec<Record>) {
@@ -105,7 +112,11 @@ impl Feed {
             if let Some(from) = self.shed_from.take() {
                 let reason = "the audit was behind".to_owned();
                 let window = Window::new(from, clock::now());
-                let mut first = vec![Record::Gap(Gap { session: None, window, reason })];
+                let mut first = vec![Record::Gap(Gap {
+                    session: None,
+                    window,
+                    reason,
+                })];
                 first.append(&mut self.deferred);
                 first.append(&mut records);
                 records = first;
@@ -113,9 +124,15 @@ impl Feed {
             let bytes = records.iter().map(cost).sum();
             self.waiting.fetch_add(records.len() as u64, Relaxed);
             self.waiting_bytes.fetch_add(bytes, Relaxed);
-            let _ = self.queue.send(Batch { records, bytes, at: clock::now() });
+            let _ = self.queue.send(Batch {
+                records,
+                bytes,
+                at: clock::now(),
+            });
         }
-        self.live.audit_queue_records.store(self.waiting.load(Relaxed), Relaxed);
+        self.live
+            .audit_queue_records
+            .store(self.waiting.load(Relaxed), Relaxed);
     }
 
     /// Drops statements and marks; keeps what later records cannot be understood without.
@@ -142,11 +159,21 @@ fn cost(record: &Record) -> u64 {
     let Record::Statement(statement) = record else {
         return 128;
     };
-    let parameters: usize =
-        statement.parameters.iter().flat_map(|p| &p.value).map(|value| 48 + value.len()).sum();
+    let parameters: usize = statement
+        .parameters
+        .iter()
+        .flat_map(|p| &p.value)
+        .map(|value| 48 + value.len())
+        .sum();
     let answer = match &statement.outcome {
         Outcome::Answer(answer) => {
-            let cells: usize = answer.rows.iter().flatten().flatten().map(|cell| 32 + cell.len()).sum();
+            let cells: usize = answer
+                .rows
+                .iter()
+                .flatten()
+                .flatten()
+                .map(|cell| 32 + cell.len())
+                .sum();
             cells + answer.copy.as_ref().map_or(0, |copy| copy.len())
         }
         _ => 0,
@@ -191,13 +218,18 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
                         auditor = make();
                         let window = Window::new(0, clock::now());
                         let reason = "the audit crashed".to_owned();
-                        auditor.take(Record::Gap(Gap { session: None, window, reason }));
+                        auditor.take(Record::Gap(Gap {
+                            session: None,
+                            window,
+                            reason,
+                        }));
                     }
                 }
             }
             queue.waiting.fetch_sub(count, Relaxed);
             queue.waiting_bytes.fetch_sub(bytes, Relaxed);
-            live.audit_queue_records.store(queue.waiting.load(Relaxed), Relaxed);
+            live.audit_queue_records
+                .store(queue.waiting.load(Relaxed), Relaxed);
             if queue.batches.is_empty() {
                 live.audit_oldest.store(0, Relaxed);
             }
@@ -254,7 +286,12 @@ pub fn merged(earlier: &Summary, later: &Summary) -> Summary {
         *sum.tiers.entry(tier.clone()).or_default() += count;
     }
     for shape in &earlier.coverage.shapes {
-        match sum.coverage.shapes.iter_mut().find(|other| other.shape == shape.shape) {
+        match sum
+            .coverage
+            .shapes
+            .iter_mut()
+            .find(|other| other.shape == shape.shape)
+        {
             Some(other) => {
                 other.checked += shape.checked;
                 other.partial += shape.partial;
@@ -331,7 +368,11 @@ mod tests {
         judge(queue, Fragile::default, &live);
         assert_eq!(live.audit_panics.load(Relaxed), 2);
         assert_eq!(live.summary().statements, 3);
-        assert_eq!(live.summary().gaps, 2, "each successor is told that it missed everything before");
+        assert_eq!(
+            live.summary().gaps,
+            2,
+            "each successor is told that it missed everything before"
+        );
     }
 
     #[test]
@@ -341,15 +382,25 @@ mod tests {
         let live = Arc::new(Live::new(config.clone()));
         let (mut feed, queue) = Feed::new(&config, live.clone());
         feed.send(vec![statement("a", 10), statement("b", 11)]);
-        let end = Record::SessionEnd { session: SessionId(7), at: 25 };
-        feed.send(vec![statement("c", 20), end.clone(), statement("d", 19), Record::Mark { at: 30 }]);
+        let end = Record::SessionEnd {
+            session: SessionId(7),
+            at: 25,
+        };
+        feed.send(vec![
+            statement("c", 20),
+            end.clone(),
+            statement("d", 19),
+            Record::Mark { at: 30 },
+        ]);
         assert_eq!(live.shed_records.load(Relaxed), 2);
         // The audit catches up.
         let first = queue.batches.try_recv().unwrap();
         queue.waiting.fetch_sub(first.records.len() as u64, Relaxed);
         feed.send(vec![statement("e", 40)]);
         let second = queue.batches.try_recv().unwrap().records;
-        let Record::Gap(gap) = &second[0] else { panic!("{second:?}") };
+        let Record::Gap(gap) = &second[0] else {
+            panic!("{second:?}")
+        };
         assert_eq!((gap.session, gap.window.sent), (None, 19));
         assert_eq!(second[1], end);
         assert!(matches!(&second[2], Record::Statement(statement) if &*statement.text == "e"));

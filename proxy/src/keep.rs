@@ -30,13 +30,20 @@ impl Keeper {
             Some(file) => Some(Key::read(file)?),
             None => None,
         };
-        let needed = |what: &str| key.clone().with_context(|| format!("{what} needs journal.key_file"));
+        let needed = |what: &str| {
+            key.clone()
+                .with_context(|| format!("{what} needs journal.key_file"))
+        };
         let options = Options {
             segment_bytes_max: config.segment_bytes_max,
             bytes_max: config.bytes_max,
             age_seconds_max: config.age_seconds_max,
             flush: config.flush_ms * 1_000_000,
-            encrypt: if config.encrypt { Some(needed("journal.encrypt")?) } else { None },
+            encrypt: if config.encrypt {
+                Some(needed("journal.encrypt")?)
+            } else {
+                None
+            },
             redact: match config.redact {
                 Redact::None => None,
                 Redact::Hash => Some(needed("journal.redact")?),
@@ -46,7 +53,12 @@ impl Keeper {
             ..Options::default()
         };
         let writer = Writer::open(dir, options).context("the journal cannot be opened")?;
-        Ok(Some(Keeper { writer, live, lost_from: None, earlier_bytes: 0 }))
+        Ok(Some(Keeper {
+            writer,
+            live,
+            lost_from: None,
+            earlier_bytes: 0,
+        }))
     }
 
     /// Appends records and lets time pass.
@@ -59,7 +71,9 @@ impl Keeper {
 
     fn count(&mut self) {
         let bytes = self.writer.bytes();
-        self.live.journal_bytes.fetch_add(bytes.saturating_sub(self.earlier_bytes), Relaxed);
+        self.live
+            .journal_bytes
+            .fetch_add(bytes.saturating_sub(self.earlier_bytes), Relaxed);
         self.earlier_bytes = bytes;
     }
 
@@ -67,7 +81,11 @@ impl Keeper {
         let now = clock::now();
         if let Some(from) = self.lost_from {
             let reason = "the journal could not be written".to_owned();
-            self.writer.push(&Record::Gap(Gap { session: None, window: Window::new(from, now), reason }))?;
+            self.writer.push(&Record::Gap(Gap {
+                session: None,
+                window: Window::new(from, now),
+                reason,
+            }))?;
             self.writer.flush()?;
             tracing::info!("the journal can be written again; the hole in it is marked");
             self.lost_from = None;

@@ -39,12 +39,19 @@ enum Kind {
 pub async fn bind(config: &Config) -> Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for address in &config.listen {
-        if let Some(path) = address.strip_prefix("unix:").or(address.starts_with('/').then_some(address)) {
+        if let Some(path) = address
+            .strip_prefix("unix:")
+            .or(address.starts_with('/').then_some(address))
+        {
             listeners.push(bind_unix(Path::new(path), &config.proxy.socket_mode)?);
             continue;
         }
         let (host, port) = split_port(address).with_context(|| format!("listen = {address}"))?;
-        let host = if host.is_empty() || host == "*" { "::" } else { host };
+        let host = if host.is_empty() || host == "*" {
+            "::"
+        } else {
+            host
+        };
         let found = tokio::net::lookup_host((host, port.unwrap_or(PORT))).await;
         let found: Vec<_> = found.with_context(|| format!("cannot look up {host}"))?.collect();
         for address in found {
@@ -52,7 +59,10 @@ pub async fn bind(config: &Config) -> Result<Vec<Listener>> {
                 .await
                 .with_context(|| format!("cannot listen on {address}; is another program using it?"))?;
             let address = listener.local_addr()?.to_string();
-            listeners.push(Listener { kind: Kind::Tcp(listener), address });
+            listeners.push(Listener {
+                kind: Kind::Tcp(listener),
+                address,
+            });
         }
     }
     if listeners.is_empty() {
@@ -62,7 +72,11 @@ pub async fn bind(config: &Config) -> Result<Vec<Listener>> {
 }
 
 fn bind_unix(path: &Path, mode: &str) -> Result<Listener> {
-    let path: PathBuf = if path.is_dir() { path.join(format!(".s.PGSQL.{PORT}")) } else { path.to_owned() };
+    let path: PathBuf = if path.is_dir() {
+        path.join(format!(".s.PGSQL.{PORT}"))
+    } else {
+        path.to_owned()
+    };
     // A socket that nobody answers on is left over from a proxy that was killed.
     if path.exists() && std::os::unix::net::UnixStream::connect(&path).is_err() {
         std::fs::remove_file(&path).with_context(|| format!("cannot replace {}", path.display()))?;
@@ -73,7 +87,10 @@ fn bind_unix(path: &Path, mode: &str) -> Result<Listener> {
         .with_context(|| format!("proxy.socket_mode = {mode} is not an octal number"))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(bits))?;
     let address = path.display().to_string();
-    Ok(Listener { kind: Kind::Unix(listener), address })
+    Ok(Listener {
+        kind: Kind::Unix(listener),
+        address,
+    })
 }
 
 /// Accepts until the task is aborted.

@@ -33,8 +33,8 @@ const REASONS_MAX: usize = 40;
 
 /// Upper bounds of the buckets, in seconds: 5 µs to 10 s.
 const BUCKETS: [f64; 20] = [
-    5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0,
-    2.5, 5.0, 10.0,
+    5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +91,14 @@ impl Metrics {
     fn coverage(&self, registry: &mut Registry, live: &Live) {
         let coverage = live.audit().summary.coverage.clone();
         let by_coverage = Family::<CoverageLabel, Counter>::default();
-        for (name, count) in
-            [("checked", coverage.checked), ("partial", coverage.partial), ("unchecked", coverage.unchecked)]
-        {
-            by_coverage.get_or_create(&CoverageLabel { coverage: name }).inc_by(count);
+        for (name, count) in [
+            ("checked", coverage.checked),
+            ("partial", coverage.partial),
+            ("unchecked", coverage.unchecked),
+        ] {
+            by_coverage
+                .get_or_create(&CoverageLabel { coverage: name })
+                .inc_by(count);
         }
         registry.register(
             "pgassay_coverage_statements",
@@ -102,14 +106,20 @@ impl Metrics {
             by_coverage,
         );
         let by_reason = Family::<ReasonLabel, Counter>::default();
-        let _ = by_reason.get_or_create(&ReasonLabel { reason: "other".to_owned() });
+        let _ = by_reason.get_or_create(&ReasonLabel {
+            reason: "other".to_owned(),
+        });
         let mut known = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
         for (reason, count) in &coverage.reasons {
             let class = reason_class(reason);
             if known.len() < REASONS_MAX {
                 known.insert(class.clone());
             }
-            let reason = if known.contains(&class) { class } else { "other".to_owned() };
+            let reason = if known.contains(&class) {
+                class
+            } else {
+                "other".to_owned()
+            };
             by_reason.get_or_create(&ReasonLabel { reason }).inc_by(*count);
         }
         registry.register(
@@ -125,15 +135,27 @@ fn verdicts(registry: &mut Registry, live: &Live) {
     let family = Family::<ViolationLabels, CounterWithExemplar<ExemplarLabels>>::default();
     for level in exported_levels(claim.as_deref(), &violations) {
         for rule in CATALOGUE {
-            let _ = family.get_or_create(&ViolationLabels { rule: rule.name, level: level.name() });
+            let _ = family.get_or_create(&ViolationLabels {
+                rule: rule.name,
+                level: level.name(),
+            });
         }
     }
     for violation in &violations {
-        let Some(rule) = pgassay_rules::anomaly::by_name(&violation.rule) else { continue };
-        let labels = ViolationLabels { rule: rule.name, level: violation.level.name() };
-        let exemplar = ExemplarLabels { violation_id: violation.id.clone() };
+        let Some(rule) = pgassay_rules::anomaly::by_name(&violation.rule) else {
+            continue;
+        };
+        let labels = ViolationLabels {
+            rule: rule.name,
+            level: violation.level.name(),
+        };
+        let exemplar = ExemplarLabels {
+            violation_id: violation.id.clone(),
+        };
         let at = UNIX_EPOCH + Duration::from_nanos(violation.at);
-        family.get_or_create(&labels).inc_by(1 + violation.repeats, Some(exemplar), Some(at));
+        family
+            .get_or_create(&labels)
+            .inc_by(1 + violation.repeats, Some(exemplar), Some(at));
     }
     registry.register(
         "pgassay_violations",
@@ -153,18 +175,48 @@ fn exported_levels(claim: Option<&str>, violations: &[Violation]) -> BTreeSet<Le
 fn audit(registry: &mut Registry, live: &Live) {
     let snapshot = live.audit().clone();
     let (stats, summary) = (snapshot.stats, snapshot.summary);
-    counter(registry, "pgassay_transactions", "Transactions witnessed", summary.transactions.max(live.transactions.load(Relaxed)));
-    counter(registry, "pgassay_gaps", "Holes in the recording", live.gaps.load(Relaxed));
+    counter(
+        registry,
+        "pgassay_transactions",
+        "Transactions witnessed",
+        summary.transactions.max(live.transactions.load(Relaxed)),
+    );
+    counter(
+        registry,
+        "pgassay_gaps",
+        "Holes in the recording",
+        live.gaps.load(Relaxed),
+    );
     counter(
         registry,
         "pgassay_shed_records",
         "Records dropped before the audit because its queue was full",
         live.shed_records.load(Relaxed),
     );
-    counter(registry, "pgassay_audit_taken_records", "Records that the audit has taken", stats.taken);
-    counter(registry, "pgassay_audit_judged_records", "Records whose verdict is known", stats.judged);
-    counter(registry, "pgassay_audit_panics", "Crashes of the audit, after which it went on", live.audit_panics.load(Relaxed));
-    seconds(registry, "pgassay_audit_lag_seconds", "Age of the oldest record not yet judged", lag_seconds(live));
+    counter(
+        registry,
+        "pgassay_audit_taken_records",
+        "Records that the audit has taken",
+        stats.taken,
+    );
+    counter(
+        registry,
+        "pgassay_audit_judged_records",
+        "Records whose verdict is known",
+        stats.judged,
+    );
+    counter(
+        registry,
+        "pgassay_audit_panics",
+        "Crashes of the audit, after which it went on",
+        live.audit_panics.load(Relaxed),
+    );
+    seconds(
+        registry,
+        "pgassay_audit_lag_seconds",
+        "Age of the oldest record not yet judged",
+        lag_seconds(live),
+    );
     gauge(
         registry,
         "pgassay_audit_queue_records",
@@ -173,14 +225,34 @@ fn audit(registry: &mut Registry, live: &Live) {
     );
     let tiers = Family::<TierLabel, Counter>::default();
     for tier in ["settled", "candidates", "solver"] {
-        tiers.get_or_create(&TierLabel { tier }).inc_by(summary.tiers.get(tier).copied().unwrap_or(0));
+        tiers
+            .get_or_create(&TierLabel { tier })
+            .inc_by(summary.tiers.get(tier).copied().unwrap_or(0));
     }
-    registry.register("pgassay_audit_tier_statements", "Statements decided, by tier", tiers);
+    registry.register(
+        "pgassay_audit_tier_statements",
+        "Statements decided, by tier",
+        tiers,
+    );
     let solver = Counter::<f64, AtomicU64>::default();
     solver.inc_by(stats.solver_ns as f64 / 1e9);
-    registry.register("pgassay_solver_seconds", "Seconds spent inside the solver", solver);
-    gauge(registry, "pgassay_versions_alive", "Row versions held in memory", stats.versions_alive as i64);
-    counter(registry, "pgassay_versions_collected", "Row versions that were let go", stats.versions_collected);
+    registry.register(
+        "pgassay_solver_seconds",
+        "Seconds spent inside the solver",
+        solver,
+    );
+    gauge(
+        registry,
+        "pgassay_versions_alive",
+        "Row versions held in memory",
+        stats.versions_alive as i64,
+    );
+    counter(
+        registry,
+        "pgassay_versions_collected",
+        "Row versions that were let go",
+        stats.versions_collected,
+    );
     gauge(
         registry,
         "pgassay_audit_transactions_open",
@@ -191,41 +263,122 @@ fn audit(registry: &mut Registry, live: &Live) {
 
 fn traffic(registry: &mut Registry, live: &Live) {
     let count = |atomic: &AtomicU64| atomic.load(Relaxed);
-    counter(registry, "pgassay_statements", "Statements witnessed", count(&live.statements).max(live.audit().summary.statements));
-    gauge(registry, "pgassay_connections_open", "Client connections open now", live.connections_open.load(Relaxed));
-    counter(registry, "pgassay_connections", "Client connections accepted", count(&live.connections_total));
-    counter(registry, "pgassay_connections_refused", "Client connections refused", count(&live.connections_refused));
+    counter(
+        registry,
+        "pgassay_statements",
+        "Statements witnessed",
+        count(&live.statements).max(live.audit().summary.statements),
+    );
+    gauge(
+        registry,
+        "pgassay_connections_open",
+        "Client connections open now",
+        live.connections_open.load(Relaxed),
+    );
+    counter(
+        registry,
+        "pgassay_connections",
+        "Client connections accepted",
+        count(&live.connections_total),
+    );
+    counter(
+        registry,
+        "pgassay_connections_refused",
+        "Client connections refused",
+        count(&live.connections_refused),
+    );
     let bytes = Family::<DirectionLabel, Counter>::default();
-    bytes.get_or_create(&DirectionLabel { direction: "to_server" }).inc_by(count(&live.bytes_to_server));
-    bytes.get_or_create(&DirectionLabel { direction: "to_client" }).inc_by(count(&live.bytes_to_client));
+    bytes
+        .get_or_create(&DirectionLabel {
+            direction: "to_server",
+        })
+        .inc_by(count(&live.bytes_to_server));
+    bytes
+        .get_or_create(&DirectionLabel {
+            direction: "to_client",
+        })
+        .inc_by(count(&live.bytes_to_client));
     registry.register("pgassay_bytes", "Bytes forwarded", bytes);
-    counter(registry, "pgassay_messages", "Protocol messages forwarded", count(&live.messages));
+    counter(
+        registry,
+        "pgassay_messages",
+        "Protocol messages forwarded",
+        count(&live.messages),
+    );
     counter(
         registry,
         "pgassay_unknown_messages",
         "Messages of an unknown type, forwarded all the same",
         count(&live.unknown_messages),
     );
-    counter(registry, "pgassay_decode_errors", "Captured bytes that could not be decoded", count(&live.decode_errors));
-    counter(registry, "pgassay_lost_bytes", "Bytes forwarded but not captured", count(&live.lost_bytes));
-    counter(registry, "pgassay_cancel_requests", "Cancel requests forwarded", count(&live.cancel_requests));
+    counter(
+        registry,
+        "pgassay_decode_errors",
+        "Captured bytes that could not be decoded",
+        count(&live.decode_errors),
+    );
+    counter(
+        registry,
+        "pgassay_lost_bytes",
+        "Bytes forwarded but not captured",
+        count(&live.lost_bytes),
+    );
+    counter(
+        registry,
+        "pgassay_cancel_requests",
+        "Cancel requests forwarded",
+        count(&live.cancel_requests),
+    );
     counter(
         registry,
         "pgassay_replication_sessions",
         "Replication sessions, forwarded without recording",
         count(&live.replication_sessions),
     );
-    counter(registry, "pgassay_journal_bytes", "Bytes written to the journal", count(&live.journal_bytes));
-    counter(registry, "pgassay_journal_errors", "Failed writes of the journal", count(&live.journal_errors));
-    counter(registry, "pgassay_webhooks_sent", "Violations told to a web hook", count(&live.webhooks_sent));
-    counter(registry, "pgassay_webhooks_failed", "Attempts to tell a web hook that failed", count(&live.webhooks_failed));
+    counter(
+        registry,
+        "pgassay_journal_bytes",
+        "Bytes written to the journal",
+        count(&live.journal_bytes),
+    );
+    counter(
+        registry,
+        "pgassay_journal_errors",
+        "Failed writes of the journal",
+        count(&live.journal_errors),
+    );
+    counter(
+        registry,
+        "pgassay_webhooks_sent",
+        "Violations told to a web hook",
+        count(&live.webhooks_sent),
+    );
+    counter(
+        registry,
+        "pgassay_webhooks_failed",
+        "Attempts to tell a web hook that failed",
+        count(&live.webhooks_failed),
+    );
     let side = live.side_connection_up.load(Relaxed);
     if side >= 0 {
-        gauge(registry, "pgassay_side_connection_up", "1 when the side connection answers, 0 when not", side);
+        gauge(
+            registry,
+            "pgassay_side_connection_up",
+            "1 when the side connection answers, 0 when not",
+            side,
+        );
     }
     for (name, help, histogram) in [
-        ("pgassay_added_latency_seconds", "Time that a message spent inside the proxy", &live.added_latency),
-        ("pgassay_statement_latency_seconds", "Time from sending a statement to the end of its answer", &live.statement_latency),
+        (
+            "pgassay_added_latency_seconds",
+            "Time that a message spent inside the proxy",
+            &live.added_latency,
+        ),
+        (
+            "pgassay_statement_latency_seconds",
+            "Time from sending a statement to the end of its answer",
+            &live.statement_latency,
+        ),
     ] {
         let histogram = histogram.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register(name, help, Buckets::of(&histogram));
@@ -235,16 +388,36 @@ fn traffic(registry: &mut Registry, live: &Live) {
 fn process(registry: &mut Registry, live: &Live) {
     let build = Family::<BuildLabels, Gauge>::default();
     let revision = option_env!("PGASSAY_REVISION").unwrap_or("unknown");
-    build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION"), revision }).set(1);
+    build
+        .get_or_create(&BuildLabels {
+            version: env!("CARGO_PKG_VERSION"),
+            revision,
+        })
+        .set(1);
     registry.register("pgassay_build_info", "What is running", build);
-    gauge(registry, "pgassay_ready", "1 when clients are served, 0 when not", i64::from(live.is_ready()));
+    gauge(
+        registry,
+        "pgassay_ready",
+        "1 when clients are served, 0 when not",
+        i64::from(live.is_ready()),
+    );
     if let Some(usage) = Usage::now() {
-        gauge(registry, "process_resident_memory_bytes", "Resident memory", usage.resident_bytes);
+        gauge(
+            registry,
+            "process_resident_memory_bytes",
+            "Resident memory",
+            usage.resident_bytes,
+        );
         let cpu = Counter::<f64, AtomicU64>::default();
         cpu.inc_by(usage.cpu_seconds);
         registry.register("process_cpu_seconds", "Processor time used", cpu);
     }
-    seconds(registry, "process_start_time_seconds", "When it started, since 1970", live.started_at as f64 / 1e9);
+    seconds(
+        registry,
+        "process_start_time_seconds",
+        "When it started, since 1970",
+        live.started_at as f64 / 1e9,
+    );
 }
 
 /// For how long the oldest record has been waiting for the audit; 0 when none waits.
@@ -258,9 +431,17 @@ pub fn lag_seconds(live: &Live) -> f64 {
 /// A reason without what it says about this one statement: what follows a colon, quotes or digits.
 fn reason_class(reason: &str) -> String {
     let end = reason.find([':', '«', '"', '\'', '`']).unwrap_or(reason.len());
-    let words: String = reason[..end].chars().filter(|c| !c.is_ascii_digit()).take(60).collect();
+    let words: String = reason[..end]
+        .chars()
+        .filter(|c| !c.is_ascii_digit())
+        .take(60)
+        .collect();
     let words = words.trim().trim_end_matches(['(', ',', ' ']).to_owned();
-    if words.is_empty() { "other".to_owned() } else { words }
+    if words.is_empty() {
+        "other".to_owned()
+    } else {
+        words
+    }
 }
 
 fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
@@ -339,7 +520,11 @@ impl Buckets {
                 bucket.1 += count;
             }
         }
-        Buckets { sum, count: histogram.len(), buckets }
+        Buckets {
+            sum,
+            count: histogram.len(),
+            buckets,
+        }
     }
 }
 
@@ -369,7 +554,10 @@ impl Usage {
         let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
         let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
         // USER_HZ is 100 on every Linux that userland can see.
-        Some(Usage { resident_bytes: kilobytes * 1024, cpu_seconds: ticks as f64 / 100.0 })
+        Some(Usage {
+            resident_bytes: kilobytes * 1024,
+            cpu_seconds: ticks as f64 / 100.0,
+        })
     }
 }
 
@@ -412,7 +600,10 @@ mod tests {
     #[test]
     fn every_violation_series_exists_from_the_start() {
         let text = scrape(&Live::new(Config::default()), Format::Plain);
-        let series: Vec<&str> = text.lines().filter(|l| l.starts_with("pgassay_violations_total{")).collect();
+        let series: Vec<&str> = text
+            .lines()
+            .filter(|l| l.starts_with("pgassay_violations_total{"))
+            .collect();
         assert_eq!(series.len(), CATALOGUE.len() * 3);
         assert!(series.iter().all(|line| line.ends_with(" 0")), "{series:?}");
         assert!(text.contains("# TYPE pgassay_violations_total counter"));
@@ -424,7 +615,10 @@ mod tests {
         let mut config = Config::default();
         config.audit.claim = Some("strict-s".to_owned());
         let text = scrape(&Live::new(config), Format::Plain);
-        assert_eq!(text.matches("pgassay_violations_total{").count(), CATALOGUE.len() * 4);
+        assert_eq!(
+            text.matches("pgassay_violations_total{").count(),
+            CATALOGUE.len() * 4
+        );
     }
 
     #[test]
@@ -436,7 +630,10 @@ mod tests {
         assert!(plain.lines().any(|line| line == wanted), "{plain}");
         assert!(!plain.contains("v-5d1e0c94b7aa-1"));
         let open = scrape(&live, Format::OpenMetrics);
-        assert!(open.contains(&format!("{wanted} # {{violation_id=\"v-5d1e0c94b7aa-1\"}}")), "{open}");
+        assert!(
+            open.contains(&format!("{wanted} # {{violation_id=\"v-5d1e0c94b7aa-1\"}}")),
+            "{open}"
+        );
         assert!(open.ends_with("# EOF\n"));
     }
 
@@ -445,9 +642,16 @@ mod tests {
         let live = Live::new(Config::default());
         let metrics = Metrics::default();
         let count = |text: &str| text.matches("pgassay_coverage_reasons_total{").count();
-        live.audit().summary.coverage.reasons.insert("function: secret_name".to_owned(), 2);
+        live.audit()
+            .summary
+            .coverage
+            .reasons
+            .insert("function: secret_name".to_owned(), 2);
         let text = metrics.render(&live, Format::Plain);
-        assert!(text.contains("{reason=\"function\"} 2") && !text.contains("secret_name"), "{text}");
+        assert!(
+            text.contains("{reason=\"function\"} 2") && !text.contains("secret_name"),
+            "{text}"
+        );
         for n in 0..200u8 {
             let name = format!("{}{}", (b'a' + n % 26) as char, (b'a' + n / 26) as char);
             live.audit().summary.coverage.reasons.insert(name, 1);
@@ -462,14 +666,21 @@ mod tests {
         let live = Live::new(Config::default());
         live.added_latency.lock().unwrap().record_n(30_000, 5).unwrap();
         let text = scrape(&live, Format::Plain);
-        assert!(text.contains("pgassay_added_latency_seconds_bucket{le=\"0.000025\"} 0"), "{text}");
-        assert!(text.contains("pgassay_added_latency_seconds_bucket{le=\"0.00005\"} 5"), "{text}");
+        assert!(
+            text.contains("pgassay_added_latency_seconds_bucket{le=\"0.000025\"} 0"),
+            "{text}"
+        );
+        assert!(
+            text.contains("pgassay_added_latency_seconds_bucket{le=\"0.00005\"} 5"),
+            "{text}"
+        );
         assert!(text.contains("pgassay_added_latency_seconds_count 5"), "{text}");
     }
 
     #[test]
     fn readers_get_what_they_ask_for() {
-        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
         assert_eq!(Format::negotiate(Some(prometheus)), Format::OpenMetrics);
         assert_eq!(Format::negotiate(Some("*/*")), Format::Plain);
         assert_eq!(Format::negotiate(None), Format::Plain);

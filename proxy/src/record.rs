@@ -59,7 +59,11 @@ impl Recording {
         let mut work = Work::new(live, &config, side, feed)?;
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         let recorder = thread.spawn(move || work.run(recorder)).context("a thread")?;
-        Ok(Recording { recorder, audit, inbox })
+        Ok(Recording {
+            recorder,
+            audit,
+            inbox,
+        })
     }
 
     /// Waits until everything captured is on disk and judged. All lanes and taps must be gone.
@@ -74,7 +78,10 @@ impl Recording {
 
 pub fn settings(config: &Config) -> Result<Settings> {
     let claim = match &config.audit.claim {
-        Some(text) => Some(text.parse().map_err(|error| anyhow::anyhow!("audit.claim: {error}"))?),
+        Some(text) => Some(
+            text.parse()
+                .map_err(|error| anyhow::anyhow!("audit.claim: {error}"))?,
+        ),
         None => None,
     };
     Ok(Settings {
@@ -102,7 +109,14 @@ impl Work {
             ..pgassay_audit::wire::Limits::default()
         };
         let keeper = Keeper::open(&config.journal, live.clone())?;
-        Ok(Work { live, decoder: Decoder::new(limits), side, keeper, feed, records: Vec::new() })
+        Ok(Work {
+            live,
+            decoder: Decoder::new(limits),
+            side,
+            keeper,
+            feed,
+            records: Vec::new(),
+        })
     }
 
     fn run(&mut self, mut recorder: Recorder) {
@@ -121,12 +135,24 @@ impl Work {
     fn round(&mut self, recorder: &mut Recorder) -> bool {
         let (mut to_server, mut to_client, mut lost) = (0, 0, 0);
         let (decoder, records) = (&mut self.decoder, &mut self.records);
-        let mut added = self.live.added_latency.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut added = self
+            .live
+            .added_latency
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let round = recorder.collect(
             |captured| {
                 match &captured {
-                    Captured::Bytes { direction: Direction::ToServer, bytes, .. } => to_server += bytes.len(),
-                    Captured::Bytes { direction: Direction::ToClient, bytes, .. } => to_client += bytes.len(),
+                    Captured::Bytes {
+                        direction: Direction::ToServer,
+                        bytes,
+                        ..
+                    } => to_server += bytes.len(),
+                    Captured::Bytes {
+                        direction: Direction::ToClient,
+                        bytes,
+                        ..
+                    } => to_client += bytes.len(),
                     Captured::Gap { lost_bytes, .. } => lost += lost_bytes,
                     _ => (),
                 }
@@ -168,8 +194,11 @@ impl Work {
     }
 
     fn time_statements(&self) {
-        let mut latency =
-            self.live.statement_latency.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut latency = self
+            .live
+            .statement_latency
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for record in &self.records {
             if let Record::Statement(statement) = record
                 && statement.window.done != Nanos::MAX

@@ -204,12 +204,14 @@ async fn last_words(server: &mut Leg, client: &mut Leg, down: &mut Stream, sessi
 /// Tells the client why, if the stream stands between two messages, and lets it read that.
 async fn farewell(client: &mut Leg, ended: &Ended, session: &Session, down: &Stream) {
     let words = match ended {
-        Ended::ServerLost(_) if session.from_server.last() != b'E' => {
-            Some(message::fatal("08006", "pgassay: the server closed the connection unexpectedly"))
-        }
-        Ended::Drained => {
-            Some(message::fatal("57P01", "terminating connection because pgassay is shutting down"))
-        }
+        Ended::ServerLost(_) if session.from_server.last() != b'E' => Some(message::fatal(
+            "08006",
+            "pgassay: the server closed the connection unexpectedly",
+        )),
+        Ended::Drained => Some(message::fatal(
+            "57P01",
+            "terminating connection because pgassay is shutting down",
+        )),
         _ => None,
     };
     let speaks = session.from_server.at_boundary() && down.pending.is_empty();
@@ -337,7 +339,8 @@ impl Session {
             }
             Direction::ToClient => {
                 let outstanding = &mut self.outstanding;
-                self.from_server.take_each(bytes, |tag| *outstanding -= i64::from(tag == b'Z'));
+                self.from_server
+                    .take_each(bytes, |tag| *outstanding -= i64::from(tag == b'Z'));
             }
         }
     }

@@ -60,9 +60,16 @@ impl Running {
         if config.proxy.threads > 0 {
             builder.worker_threads(config.proxy.threads);
         }
-        let runtime = builder.thread_name("relay").enable_all().build().context("cannot start threads")?;
+        let runtime = builder
+            .thread_name("relay")
+            .enable_all()
+            .build()
+            .context("cannot start threads")?;
         let listeners: Vec<Listener> = runtime.block_on(listen::bind(&config))?;
-        let addresses = listeners.iter().map(|listener| listener.address.clone()).collect();
+        let addresses = listeners
+            .iter()
+            .map(|listener| listener.address.clone())
+            .collect();
 
         let (tap, recorder) = capture::channel(config.capture.bytes_max);
         let recording = Recording::start(recorder, live.clone())?;
@@ -80,7 +87,17 @@ impl Running {
             accepting.push(runtime.spawn(accept));
         }
         runtime.spawn(watch(Arc::downgrade(&shared)));
-        Ok(Running { live, shared, drain, recording, admin, webhooks, addresses, runtime, accepting })
+        Ok(Running {
+            live,
+            shared,
+            drain,
+            recording,
+            admin,
+            webhooks,
+            addresses,
+            runtime,
+            accepting,
+        })
     }
 
     /// Where clients connect, with the ports that were chosen.
@@ -200,7 +217,12 @@ impl Shared {
         [&config.tls.certificate, &config.tls.key, &config.auth.users]
             .into_iter()
             .flatten()
-            .map(|path| (path.clone(), std::fs::metadata(path).and_then(|data| data.modified()).ok()))
+            .map(|path| {
+                (
+                    path.clone(),
+                    std::fs::metadata(path).and_then(|data| data.modified()).ok(),
+                )
+            })
             .collect()
     }
 }

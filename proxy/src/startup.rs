@@ -51,7 +51,10 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Refusal {
-        Refusal { sqlstate, message: message.into() }
+        Refusal {
+            sqlstate,
+            message: message.into(),
+        }
     }
 }
 
@@ -75,14 +78,18 @@ pub async fn serve(socket: Socket, shared: &Shared, tap: &Tap, drain: &Drain) ->
         Wanted::Nothing => Ok(None),
         Wanted::Cancel { client, packet } => {
             shared.live.cancel_requests.fetch_add(1, Relaxed);
-            cancel(packet, shared).await.context("a cancel request could not be forwarded")?;
+            cancel(packet, shared)
+                .await
+                .context("a cancel request could not be forwarded")?;
             // Clients take the end of this connection as the sign that the server has seen the request.
             drop(client);
             Ok(None)
         }
-        Wanted::Session { client, packet, startup_bytes } => {
-            session(client, packet, startup_bytes, shared, tap, drain).await
-        }
+        Wanted::Session {
+            client,
+            packet,
+            startup_bytes,
+        } => session(client, packet, startup_bytes, shared, tap, drain).await,
     }
 }
 
@@ -136,7 +143,10 @@ async fn negotiate(socket: Socket, shared: &Shared) -> Result<Wanted> {
                 };
                 asked_ssl = true;
                 let rewound = Rewound::new(buffer.split().freeze(), socket);
-                let stream = identity.accept(rewound).await.context("direct TLS with a client")?;
+                let stream = identity
+                    .accept(rewound)
+                    .await
+                    .context("direct TLS with a client")?;
                 let alpn = stream.get_ref().1.alpn_protocol() == Some(tls::ALPN);
                 client = Leg::Client(Box::new(stream));
                 if !alpn {
@@ -145,7 +155,10 @@ async fn negotiate(socket: Socket, shared: &Shared) -> Result<Wanted> {
                 }
             }
             First::CancelRequest => {
-                return Ok(Wanted::Cancel { client, packet: buffer.split_to(length).freeze() });
+                return Ok(Wanted::Cancel {
+                    client,
+                    packet: buffer.split_to(length).freeze(),
+                });
             }
             First::Startup { .. } => {
                 let mode = shared.live.config.load().tls.mode;
@@ -153,7 +166,11 @@ async fn negotiate(socket: Socket, shared: &Shared) -> Result<Wanted> {
                     let words = "pgassay accepts TLS connections only; use sslmode=require";
                     return refuse(client, Refusal::new("28000", words)).await;
                 }
-                return Ok(Wanted::Session { client, packet: buffer.freeze(), startup_bytes: length });
+                return Ok(Wanted::Session {
+                    client,
+                    packet: buffer.freeze(),
+                    startup_bytes: length,
+                });
             }
             First::DirectTls | First::SslRequest | First::GssEncRequest => {
                 let words = "encryption was negotiated already";
@@ -178,7 +195,10 @@ async fn session(
     let config = shared.live.config.load_full();
     if shared.live.connections_open.load(Relaxed) > config.proxy.connections_max as i64 {
         shared.live.connections_refused.fetch_add(1, Relaxed);
-        let words = format!("pgassay serves at most {} connections", config.proxy.connections_max);
+        let words = format!(
+            "pgassay serves at most {} connections",
+            config.proxy.connections_max
+        );
         say(&mut client, Refusal::new("53300", words)).await;
         return Ok(None);
     }
@@ -199,7 +219,16 @@ async fn session(
         (AuthMode::Terminate, ..) => {
             let users = shared.users();
             let end_point = shared.identity().and_then(|identity| identity.end_point.clone());
-            match auth::terminate(&mut client, &mut server, &packet, startup_bytes, &users, end_point).await {
+            match auth::terminate(
+                &mut client,
+                &mut server,
+                &packet,
+                startup_bytes,
+                &users,
+                end_point,
+            )
+            .await
+            {
                 Ok(begun) => begun,
                 Err(error) => {
                     if let Some(refusal) = error.downcast_ref::<Refusal>() {
@@ -210,7 +239,12 @@ async fn session(
             }
         }
         (AuthMode::Pass, false, true) => auth::without_plus(&mut server, packet, startup_bytes).await?,
-        _ => Begun { to_server: packet, startup_bytes, to_client: Bytes::new(), sent: false },
+        _ => Begun {
+            to_server: packet,
+            startup_bytes,
+            to_client: Bytes::new(),
+            sent: false,
+        },
     };
     let lane = if replication {
         shared.live.replication_sessions.fetch_add(1, Relaxed);

@@ -23,8 +23,11 @@ use std::sync::Arc;
 
 /// What PostgreSQL 17 and later call themselves in ALPN.
 pub const ALPN: &[u8] = b"postgresql";
-const SYSTEM_ROOTS: &[&str] =
-    &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+const SYSTEM_ROOTS: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
 
 /// Our certificate, ready to accept clients with.
 #[derive(Clone)]
@@ -46,11 +49,16 @@ impl Identity {
             .with_single_cert(chain, private)
             .with_context(|| format!("{} and {} do not fit", certificate.display(), key.display()))?;
         config.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Identity { config: Arc::new(config), end_point })
+        Ok(Identity {
+            config: Arc::new(config),
+            end_point,
+        })
     }
 
     pub async fn accept(&self, socket: Rewound) -> std::io::Result<tokio_rustls::server::TlsStream<Rewound>> {
-        tokio_rustls::TlsAcceptor::from(self.config.clone()).accept(socket).await
+        tokio_rustls::TlsAcceptor::from(self.config.clone())
+            .accept(socket)
+            .await
     }
 }
 
@@ -71,7 +79,11 @@ pub async fn connect(
         Some(roots) => {
             let inner =
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
-            if ssl.mode == SslMode::VerifyFull { inner } else { Arc::new(AnyName(inner)) }
+            if ssl.mode == SslMode::VerifyFull {
+                inner
+            } else {
+                Arc::new(AnyName(inner))
+            }
         }
         None => Arc::new(Anyone(provider.clone())),
     };
@@ -89,7 +101,9 @@ pub async fn connect(
     };
     config.alpn_protocols = vec![ALPN.to_vec()];
     let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host} is no host name"))?;
-    let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, socket).await?;
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, socket)
+        .await?;
     if ssl.direct && stream.get_ref().1.alpn_protocol() != Some(ALPN) {
         bail!("the server did not choose the ALPN protocol `postgresql`");
     }
@@ -134,7 +148,12 @@ fn der(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
             if digits.len() > 4 {
                 return None;
             }
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+            (
+                digits
+                    .iter()
+                    .fold(0, |length, digit| length << 8 | usize::from(*digit)),
+                rest,
+            )
         }
     };
     (*head == tag).then(|| rest.split_at_checked(length))?
@@ -232,7 +251,12 @@ impl ServerCertVerifier for Anyone {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -241,7 +265,12 @@ impl ServerCertVerifier for Anyone {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -257,9 +286,14 @@ mod tests {
     fn der_is_read_with_care() {
         assert_eq!(der(&[0x30, 2, 1, 2, 9], 0x30), Some((&[1, 2][..], &[9][..])));
         assert_eq!(der(&[0x30, 0x81, 1, 7], 0x30), Some((&[7][..], &[][..])));
-        for bad in
-            [&[][..], &[0x30], &[0x31, 0], &[0x30, 2, 1], &[0x30, 0x85, 1, 1, 1, 1, 1], &[0x30, 0x82, 1]]
-        {
+        for bad in [
+            &[][..],
+            &[0x30],
+            &[0x31, 0],
+            &[0x30, 2, 1],
+            &[0x30, 0x85, 1, 1, 1, 1, 1],
+            &[0x30, 0x82, 1],
+        ] {
             assert_eq!(der(bad, 0x30), None, "{bad:?}");
         }
     }

@@ -69,7 +69,9 @@ impl fmt::Display for Place {
 
 impl Upstream {
     pub fn parse(text: &str) -> Result<Upstream> {
-        let rest = text.strip_prefix("postgresql://").or_else(|| text.strip_prefix("postgres://"));
+        let rest = text
+            .strip_prefix("postgresql://")
+            .or_else(|| text.strip_prefix("postgres://"));
         let parsed = match rest {
             Some(rest) => Self::parse_uri(rest),
             None => Ok(Upstream {
@@ -95,13 +97,23 @@ impl Upstream {
             Some((user, password)) => (given(user)?, given(password)?),
             None => (None, None),
         };
-        let mut upstream =
-            Upstream { places: Vec::new(), ssl: Ssl::default(), user, password, database: given(database)? };
-        let mut hosts: Vec<String> =
-            hosts.split(',').filter(|host| !host.is_empty()).map(str::to_owned).collect();
+        let mut upstream = Upstream {
+            places: Vec::new(),
+            ssl: Ssl::default(),
+            user,
+            password,
+            database: given(database)?,
+        };
+        let mut hosts: Vec<String> = hosts
+            .split(',')
+            .filter(|host| !host.is_empty())
+            .map(str::to_owned)
+            .collect();
         let mut ports: Vec<u16> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}` has no value"))?;
+            let (name, value) = pair
+                .split_once('=')
+                .with_context(|| format!("`{pair}` has no value"))?;
             let value = decode(value)?;
             match name {
                 "host" => hosts = value.split(',').map(str::to_owned).collect(),
@@ -178,19 +190,31 @@ impl Upstream {
                 other => bail!("unexpected answer to SSLRequest: {:?}", other as char),
             }
         }
-        Ok(Leg::Server(Box::new(tls::connect(&self.ssl, host, socket).await?)))
+        Ok(Leg::Server(Box::new(
+            tls::connect(&self.ssl, host, socket).await?,
+        )))
     }
 }
 
 impl Place {
     fn parse(text: &str) -> Result<Place> {
         let text = text.trim();
-        if let Some(path) = text.strip_prefix("unix:").or(text.starts_with('/').then_some(text)) {
+        if let Some(path) = text
+            .strip_prefix("unix:")
+            .or(text.starts_with('/').then_some(text))
+        {
             let path = PathBuf::from(path);
-            return Ok(Place::Unix(if path.is_dir() { with_port(&path, PORT) } else { path }));
+            return Ok(Place::Unix(if path.is_dir() {
+                with_port(&path, PORT)
+            } else {
+                path
+            }));
         }
         let (host, port) = split_port(text)?;
-        Ok(Place::Tcp { host: host.to_owned(), port: port.unwrap_or(PORT) })
+        Ok(Place::Tcp {
+            host: host.to_owned(),
+            port: port.unwrap_or(PORT),
+        })
     }
 
     async fn open(&self, keepalive: Option<Duration>) -> Result<Socket> {
@@ -225,7 +249,9 @@ impl SslMode {
 pub fn tune(socket: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
     socket.set_nodelay(true)?;
     if let Some(after) = keepalive {
-        let probes = socket2::TcpKeepalive::new().with_time(after).with_interval(after / 3);
+        let probes = socket2::TcpKeepalive::new()
+            .with_time(after)
+            .with_interval(after / 3);
         socket2::SockRef::from(socket).set_tcp_keepalive(&probes)?;
     }
     Ok(())
@@ -233,9 +259,14 @@ pub fn tune(socket: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
 
 /// `host`, `host:port`, `v6` or `[v6]:port`.
 pub fn split_port(text: &str) -> Result<(&str, Option<u16>)> {
-    let port = |text: &str| text.parse().with_context(|| format!("`{text}` is not a port (0 to 65535)"));
+    let port = |text: &str| {
+        text.parse()
+            .with_context(|| format!("`{text}` is not a port (0 to 65535)"))
+    };
     if let Some(rest) = text.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']').with_context(|| format!("`{text}` has no `]`"))?;
+        let (host, rest) = rest
+            .split_once(']')
+            .with_context(|| format!("`{text}` has no `]`"))?;
         return Ok((host, rest.strip_prefix(':').map(port).transpose()?));
     }
     match text.split_once(':') {
@@ -247,13 +278,24 @@ pub fn split_port(text: &str) -> Result<(&str, Option<u16>)> {
 
 /// The socket file that PostgreSQL makes for a port, in the directory that `path` is or lies in.
 fn with_port(path: &std::path::Path, port: u16) -> PathBuf {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let dir = if name.starts_with(".s.PGSQL.") { path.parent().unwrap_or(path) } else { path };
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let dir = if name.starts_with(".s.PGSQL.") {
+        path.parent().unwrap_or(path)
+    } else {
+        path
+    };
     dir.join(format!(".s.PGSQL.{port}"))
 }
 
 fn given(text: &str) -> Result<Option<String>> {
-    if text.is_empty() { Ok(None) } else { decode(text).map(Some) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        decode(text).map(Some)
+    }
 }
 
 /// Percent-decoding.
@@ -279,7 +321,12 @@ mod tests {
     use super::*;
 
     fn places(text: &str) -> Vec<String> {
-        Upstream::parse(text).unwrap().places.iter().map(Place::to_string).collect()
+        Upstream::parse(text)
+            .unwrap()
+            .places
+            .iter()
+            .map(Place::to_string)
+            .collect()
     }
 
     #[test]
@@ -299,7 +346,13 @@ mod tests {
         let uri =
             "postgresql://me:p%40ss@db:6000/app?sslmode=verify-full&sslrootcert=/ca.pem&application_name=x";
         let upstream = Upstream::parse(uri).unwrap();
-        assert_eq!(upstream.places, [Place::Tcp { host: "db".to_owned(), port: 6000 }]);
+        assert_eq!(
+            upstream.places,
+            [Place::Tcp {
+                host: "db".to_owned(),
+                port: 6000
+            }]
+        );
         assert_eq!(upstream.user.as_deref(), Some("me"));
         assert_eq!(upstream.password.as_deref(), Some("p@ss"));
         assert_eq!(upstream.database.as_deref(), Some("app"));
@@ -307,8 +360,14 @@ mod tests {
         assert_eq!(upstream.ssl.root, Some(PathBuf::from("/ca.pem")));
         assert_eq!(places("postgres://"), ["127.0.0.1:5432"]);
         assert_eq!(places("postgres://a,b:7/x?port=1,2"), ["a:1", "b:2"]);
-        assert_eq!(places("postgres:///x?host=/run/none&port=7"), ["/run/none/.s.PGSQL.7"]);
-        assert_eq!(places("postgres://%2Frun%2Fnone/x?port=7"), ["/run/none/.s.PGSQL.7"]);
+        assert_eq!(
+            places("postgres:///x?host=/run/none&port=7"),
+            ["/run/none/.s.PGSQL.7"]
+        );
+        assert_eq!(
+            places("postgres://%2Frun%2Fnone/x?port=7"),
+            ["/run/none/.s.PGSQL.7"]
+        );
         assert!(Upstream::parse("postgres://a/?sslmode=maybe").is_err());
         assert!(Upstream::parse("postgres://a/?sslnegotiation=direct").is_err());
     }

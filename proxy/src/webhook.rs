@@ -48,14 +48,26 @@ impl Webhooks {
         if config.webhooks.is_empty() {
             return Ok(None);
         }
-        let hooks = config.webhooks.iter().map(Hook::new).collect::<Result<Vec<_>>>()?;
+        let hooks = config
+            .webhooks
+            .iter()
+            .map(Hook::new)
+            .collect::<Result<Vec<_>>>()?;
         let dir = queue_dir(&config);
         if dir.is_none() {
-            tracing::warn!("without journal.dir (or $STATE_DIRECTORY) the queue of the web hooks does not survive a restart");
+            tracing::warn!(
+                "without journal.dir (or $STATE_DIRECTORY) the queue of the web hooks does not survive a restart"
+            );
         }
         let queue = Queue::open(dir)?;
         let ending = Arc::new(AtomicBool::new(false));
-        let mut work = Work { live, hooks, queue, seen: 0, ending: ending.clone() };
+        let mut work = Work {
+            live,
+            hooks,
+            queue,
+            seen: 0,
+            ending: ending.clone(),
+        };
         let thread = std::thread::Builder::new().name("webhooks".to_owned());
         let thread = thread.spawn(move || work.run()).context("a thread")?;
         Ok(Some(Webhooks { ending, thread }))
@@ -72,18 +84,28 @@ impl Hook {
     pub fn new(config: &Webhook) -> Result<Hook> {
         let shape = Shape::named(&config.kind)?;
         if !config.url.starts_with("http://") && !config.url.starts_with("https://") {
-            bail!("the web hook «{}» is not an http:// or https:// address", config.url);
+            bail!(
+                "the web hook «{}» is not an http:// or https:// address",
+                config.url
+            );
         }
         let key = match &config.key_file {
             Some(path) => {
                 let text = std::fs::read_to_string(path);
-                let text = text.with_context(|| format!("cannot read the key of a web hook, {}", path.display()))?;
+                let text =
+                    text.with_context(|| format!("cannot read the key of a web hook, {}", path.display()))?;
                 Some(text.trim().to_owned())
             }
-            None if shape == Shape::PagerDuty => bail!("a PagerDuty web hook needs key_file, with its routing key"),
+            None if shape == Shape::PagerDuty => {
+                bail!("a PagerDuty web hook needs key_file, with its routing key")
+            }
             None => None,
         };
-        Ok(Hook { url: config.url.clone(), shape, key })
+        Ok(Hook {
+            url: config.url.clone(),
+            shape,
+            key,
+        })
     }
 }
 
@@ -94,7 +116,12 @@ pub fn check(config: &Webhook) -> Result<()> {
 
 fn queue_dir(config: &Config) -> Option<PathBuf> {
     let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
-    config.journal.dir.clone().or_else(state).map(|dir| dir.join("webhooks"))
+    config
+        .journal
+        .dir
+        .clone()
+        .or_else(state)
+        .map(|dir| dir.join("webhooks"))
 }
 
 struct Work {
@@ -169,7 +196,11 @@ impl Work {
 }
 
 fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().timeout_global(Some(POST_MAX)).http_status_as_error(false).build().into()
+    ureq::Agent::config_builder()
+        .timeout_global(Some(POST_MAX))
+        .http_status_as_error(false)
+        .build()
+        .into()
 }
 
 enum Refusal {
@@ -184,7 +215,9 @@ fn post(agent: &ureq::Agent, hook: &Hook, item: &Item) -> Result<(), Refusal> {
         request = request.header("authorization", format!("Bearer {key}"));
     }
     // The address of a hook may be a secret: errors are told without it.
-    let response = request.send(body).map_err(|error| Refusal::Later(error.to_string().replace(&hook.url, "…")))?;
+    let response = request
+        .send(body)
+        .map_err(|error| Refusal::Later(error.to_string().replace(&hook.url, "…")))?;
     match response.status().as_u16() {
         200..300 => Ok(()),
         status @ (408 | 425 | 429) => Err(Refusal::Later(format!("status {status}"))),

@@ -34,7 +34,12 @@ fn wrong_usage_is_exit_code_2() {
         &["--set", "proxy.threads=many", "config", "show"],
     ] {
         let output = run(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
     }
 }
@@ -44,9 +49,18 @@ fn help_names_every_command_and_examples() {
     let output = run(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for word in
-        ["proxy", "run", "check", "trace", "workload", "demo", "explain", "replay", "doctor", "Examples:"]
-    {
+    for word in [
+        "proxy",
+        "run",
+        "check",
+        "trace",
+        "workload",
+        "demo",
+        "explain",
+        "replay",
+        "doctor",
+        "Examples:",
+    ] {
         assert!(help.contains(word), "{word}");
     }
     assert!(run(&["help", "proxy"]).status.success());
@@ -56,21 +70,37 @@ fn help_names_every_command_and_examples() {
 #[test]
 fn completions_and_manual_are_generated() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(text(&run(&["completions", shell]).stdout).contains("pgassay"), "{shell}");
+        assert!(
+            text(&run(&["completions", shell]).stdout).contains("pgassay"),
+            "{shell}"
+        );
     }
     assert!(text(&run(&["man"]).stdout).contains(".TH pgassay"));
     let dir = tempfile::tempdir().unwrap();
-    assert!(run(&["man", "--dir", dir.path().to_str().unwrap()]).status.success());
+    assert!(
+        run(&["man", "--dir", dir.path().to_str().unwrap()])
+            .status
+            .success()
+    );
     assert!(dir.path().join("pgassay-proxy.1").exists());
 }
 
 #[test]
 fn config_show_names_values_and_origins() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(b"upstream = 'db:1'\n[journal]\nflush_ms = 9\n").unwrap();
+    file.write_all(b"upstream = 'db:1'\n[journal]\nflush_ms = 9\n")
+        .unwrap();
     let path = file.path().to_str().unwrap();
     let output = pgassay()
-        .args(["--config", path, "config", "show", "--json", "--set", "proxy.threads=3"])
+        .args([
+            "--config",
+            path,
+            "config",
+            "show",
+            "--json",
+            "--set",
+            "proxy.threads=3",
+        ])
         .env("PGASSAY_UPSTREAM", "postgresql://me:secret@db:2")
         .output()
         .unwrap();
@@ -79,12 +109,18 @@ fn config_show_names_values_and_origins() {
     assert_eq!(shown["upstream"]["origin"], "$PGASSAY_UPSTREAM");
     assert_eq!(shown["upstream"]["value"], "postgresql://me:***@db:2");
     assert_eq!(
-        (&shown["journal.flush_ms"]["value"], shown["journal.flush_ms"]["origin"].as_str()),
+        (
+            &shown["journal.flush_ms"]["value"],
+            shown["journal.flush_ms"]["origin"].as_str()
+        ),
         (&9.into(), Some(path))
     );
     assert_eq!(shown["proxy.threads"]["origin"], "--set");
     assert_eq!(shown["proxy.drain_seconds"]["origin"], "default");
-    let plain = pgassay().args(["--config", path, "config", "show"]).output().unwrap();
+    let plain = pgassay()
+        .args(["--config", path, "config", "show"])
+        .output()
+        .unwrap();
     assert!(
         text(&plain.stdout)
             .lines()
@@ -98,7 +134,11 @@ fn an_unknown_key_of_the_file_names_the_nearest() {
     file.write_all(b"[jurnal]\ndir = 'x'\n").unwrap();
     let output = run(&["--config", file.path().to_str().unwrap(), "config", "show"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("did you mean `journal.dir`"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("did you mean `journal.dir`"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// A proxy as a process of its own, in front of nothing.
@@ -111,7 +151,14 @@ struct Proxy {
 impl Proxy {
     fn start(more: &[&str]) -> Proxy {
         let mut child = pgassay()
-            .args(["proxy", "--listen", "127.0.0.1:0", "--upstream", "127.0.0.1:1", "--record-only"])
+            .args([
+                "proxy",
+                "--listen",
+                "127.0.0.1:0",
+                "--upstream",
+                "127.0.0.1:1",
+                "--record-only",
+            ])
             .args(["--set", "admin.listen=", "--set", "side.enabled=false"])
             .args(more)
             .stderr(Stdio::piped())
@@ -125,7 +172,10 @@ impl Proxy {
     }
 
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .status();
         assert!(sent.unwrap().success());
     }
 }
@@ -141,7 +191,10 @@ fn next_line(log: &mut impl BufRead, words: &str) -> String {
     let mut line = String::new();
     while !line.contains(words) {
         line.clear();
-        assert!(log.read_line(&mut line).unwrap() > 0, "the log ended without «{words}»");
+        assert!(
+            log.read_line(&mut line).unwrap() > 0,
+            "the log ended without «{words}»"
+        );
     }
     line
 }
@@ -194,8 +247,19 @@ fn sighup_reads_the_configuration_again() {
 fn an_address_in_use_is_a_clear_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output =
-        run(&["proxy", "--listen", &address, "--set", "admin.listen=", "--set", "side.enabled=false"]);
+    let output = run(&[
+        "proxy",
+        "--listen",
+        &address,
+        "--set",
+        "admin.listen=",
+        "--set",
+        "side.enabled=false",
+    ]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("is another program using it?"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("is another program using it?"),
+        "{}",
+        text(&output.stderr)
+    );
 }

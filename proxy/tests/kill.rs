@@ -10,8 +10,15 @@ use std::time::{Duration, Instant};
 
 /// The numbers that were inserted, in the order of the journal.
 fn recorded(dir: &Path) -> Vec<u64> {
-    let Ok(reader) = Reader::open(dir, None) else { return Vec::new() };
-    let number = |text: &str| text.strip_prefix("insert into k values (")?.strip_suffix(')')?.parse().ok();
+    let Ok(reader) = Reader::open(dir, None) else {
+        return Vec::new();
+    };
+    let number = |text: &str| {
+        text.strip_prefix("insert into k values (")?
+            .strip_suffix(')')?
+            .parse()
+            .ok()
+    };
     reader
         .map(|record| record.expect("the journal can be read up to its end"))
         .filter_map(|record| match record {
@@ -37,7 +44,14 @@ fn a_killed_proxy_leaves_a_journal_that_opens() {
             "--journal",
         ])
         .arg(&journal)
-        .args(["--set", "admin.listen=", "--set", "side.enabled=false", "--set", "journal.flush_ms=50"])
+        .args([
+            "--set",
+            "admin.listen=",
+            "--set",
+            "side.enabled=false",
+            "--set",
+            "journal.flush_ms=50",
+        ])
         .stderr(Stdio::piped())
         .stdin(Stdio::null())
         .spawn()
@@ -50,14 +64,22 @@ fn a_killed_proxy_leaves_a_journal_that_opens() {
     }
     let port: u16 = line.trim().rsplit(':').next().unwrap().parse().unwrap();
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let answered = runtime.block_on(async {
         let uri = format!("postgresql://postgres@127.0.0.1:{port}/postgres");
-        let (client, connection) = tokio_postgres::connect(&uri, tokio_postgres::NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&uri, tokio_postgres::NoTls)
+            .await
+            .unwrap();
         tokio::spawn(connection);
         client.batch_execute("create table k(a int)").await.unwrap();
-        let insert =
-            async |number: u64| client.batch_execute(&format!("insert into k values ({number})")).await;
+        let insert = async |number: u64| {
+            client
+                .batch_execute(&format!("insert into k values ({number})"))
+                .await
+        };
         for number in 0..100 {
             insert(number).await.unwrap();
         }
@@ -78,10 +100,20 @@ fn a_killed_proxy_leaves_a_journal_that_opens() {
         number
     });
     let kept = recorded(&journal);
-    assert!((100..=answered as usize + 1).contains(&kept.len()), "{} of {answered}", kept.len());
-    assert!(kept.iter().copied().eq(0..kept.len() as u64), "a prefix, without holes");
+    assert!(
+        (100..=answered as usize + 1).contains(&kept.len()),
+        "{} of {answered}",
+        kept.len()
+    );
+    assert!(
+        kept.iter().copied().eq(0..kept.len() as u64),
+        "a prefix, without holes"
+    );
 
     // The next run appends to the same directory, after cutting the torn tail.
-    pgassay_audit::trace::journal::Writer::open(&journal, Default::default()).unwrap().close().unwrap();
+    pgassay_audit::trace::journal::Writer::open(&journal, Default::default())
+        .unwrap()
+        .close()
+        .unwrap();
     assert_eq!(recorded(&journal), kept);
 }

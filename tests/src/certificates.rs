@@ -58,8 +58,12 @@ impl Certificates {
             ],
         );
         std::fs::set_permissions(at("own.key"), std::fs::Permissions::from_mode(0o600)).expect("our file");
-        let made =
-            Certificates { authority: at("ca.crt"), certificate: at("own.crt"), key: at("own.key"), dir };
+        let made = Certificates {
+            authority: at("ca.crt"),
+            certificate: at("own.crt"),
+            key: at("own.key"),
+            dir,
+        };
         // The server that will read them is not root.
         if let Some((uid, gid)) = other_user() {
             chown(&made.key, Some(uid), Some(gid)).expect("we are root");
@@ -75,5 +79,9 @@ impl Certificates {
 fn openssl(dir: &Path, arguments: &[&str]) {
     let output = Command::new("openssl").current_dir(dir).args(arguments).output();
     let output = output.expect("openssl is installed (deploy/setup.sh test)");
-    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "openssl {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

@@ -58,7 +58,10 @@ impl Options {
 
     /// Everybody must give a password by `method`; the superuser's is `password`.
     pub fn password(mut self, method: &str, password: &str) -> Options {
-        self.hba = vec![format!("local all all trust"), format!("host all all all {method}")];
+        self.hba = vec![
+            format!("local all all trust"),
+            format!("host all all all {method}"),
+        ];
         self.password = Some(password.to_owned());
         if method == "md5" {
             self = self.set("password_encryption", "md5");
@@ -72,7 +75,10 @@ pub fn find_binaries() -> Result<PathBuf> {
     let complete = |dir: &Path| dir.join("postgres").exists() && dir.join("initdb").exists();
     if let Some(dir) = std::env::var_os("PGASSAY_PG_BIN").map(PathBuf::from) {
         if !complete(&dir) {
-            bail!("PGASSAY_PG_BIN={} holds no `postgres` and `initdb`", dir.display());
+            bail!(
+                "PGASSAY_PG_BIN={} holds no `postgres` and `initdb`",
+                dir.display()
+            );
         }
         return Ok(dir);
     }
@@ -81,7 +87,13 @@ pub fn find_binaries() -> Result<PathBuf> {
         return Ok(dir);
     }
     let version = |dir: &PathBuf| -> Option<u32> {
-        dir.parent()?.file_name()?.to_str()?.split('.').next()?.parse().ok()
+        dir.parent()?
+            .file_name()?
+            .to_str()?
+            .split('.')
+            .next()?
+            .parse()
+            .ok()
     };
     std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -95,7 +107,9 @@ pub fn find_binaries() -> Result<PathBuf> {
 
 /// A port of the loopback address that is free now.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr())?.port())
+    Ok(TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())?
+        .port())
 }
 
 impl Cluster {
@@ -113,9 +127,16 @@ impl Cluster {
             Some(real) if real.join("psql").exists() => real.to_owned(),
             _ => binaries,
         };
-        let dir =
-            tempfile::Builder::new().prefix("pgassay-pg-").tempdir().context("no temporary directory")?;
-        let mut cluster = Cluster { dir, binaries, port: free_port()?, server: None };
+        let dir = tempfile::Builder::new()
+            .prefix("pgassay-pg-")
+            .tempdir()
+            .context("no temporary directory")?;
+        let mut cluster = Cluster {
+            dir,
+            binaries,
+            port: free_port()?,
+            server: None,
+        };
         if let Some((uid, gid)) = other_user() {
             std::os::unix::fs::chown(cluster.dir.path(), Some(uid), Some(gid))?;
         }
@@ -155,11 +176,17 @@ impl Cluster {
         if own.exists() {
             return own;
         }
-        let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let installed = std::fs::read_dir("/usr/lib/postgresql")
+            .into_iter()
+            .flatten()
+            .flatten();
         let mut places: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin")).collect();
         let path = std::env::var_os("PATH").unwrap_or_default();
         places.extend(std::env::split_paths(&path));
-        let found = places.into_iter().map(|dir| dir.join(name)).find(|program| program.exists());
+        let found = places
+            .into_iter()
+            .map(|dir| dir.join(name))
+            .find(|program| program.exists());
         found.unwrap_or_else(|| panic!("{name} is not installed; deploy/setup.sh test installs it"))
     }
 
@@ -190,7 +217,10 @@ impl Cluster {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data());
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
         let mut server = command.spawn().context("cannot start postgres")?;
         let deadline = Instant::now() + Duration::from_secs(60);
         while !answers(self.port) {
@@ -215,7 +245,10 @@ impl Cluster {
 
     fn initialise(&self, options: &Options) -> Result<()> {
         let mut command = self.command("initdb");
-        command.arg("-D").arg(self.data()).args(["-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"]);
+        command
+            .arg("-D")
+            .arg(self.data())
+            .args(["-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"]);
         command.args(["--locale", "C"]);
         let secret = self.dir.path().join("password");
         if let Some(password) = &options.password {
@@ -224,11 +257,18 @@ impl Cluster {
                 std::os::unix::fs::chown(&secret, Some(uid), Some(gid))?;
             }
             command.arg("--pwfile").arg(&secret);
-            if options.settings.iter().any(|(name, value)| name == "password_encryption" && value == "md5") {
+            if options
+                .settings
+                .iter()
+                .any(|(name, value)| name == "password_encryption" && value == "md5")
+            {
                 command.args(["--auth-host", "md5"]);
             }
         }
-        let output = command.stdin(Stdio::null()).output().context("cannot run initdb")?;
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run initdb")?;
         if !output.status.success() {
             bail!("initdb failed:\n{}", String::from_utf8_lossy(&output.stderr));
         }
@@ -259,7 +299,10 @@ impl Cluster {
         if let Some((uid, gid)) = other_user() {
             command.uid(uid).gid(gid);
         }
-        command.current_dir(self.dir.path()).env("LC_ALL", "C").env_remove("PGDATA");
+        command
+            .current_dir(self.dir.path())
+            .env("LC_ALL", "C")
+            .env_remove("PGDATA");
         command
     }
 }
@@ -272,7 +315,10 @@ impl Drop for Cluster {
 
 /// Sends a signal to one process.
 pub fn send(signal: &str, pid: u32) {
-    let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
+    let _ = Command::new("kill")
+        .arg(format!("-{signal}"))
+        .arg(pid.to_string())
+        .status();
 }
 
 /// PostgreSQL refuses to run as root: the user to be instead, or `None` if we are not root.

@@ -40,7 +40,12 @@ impl std::fmt::Display for Difference {
 }
 
 /// One database made from a seed, and statements on it.
-pub fn round(client: &mut Client, seed: u64, statements: usize, tally: &mut Tally) -> Result<(), Box<Difference>> {
+pub fn round(
+    client: &mut Client,
+    seed: u64,
+    statements: usize,
+    tally: &mut Tally,
+) -> Result<(), Box<Difference>> {
     let mut rng = Rng::with_seed(seed);
     let mut memory = Memory::new();
     let mut history = Vec::new();
@@ -50,15 +55,29 @@ pub fn round(client: &mut Client, seed: u64, statements: usize, tally: &mut Tall
         history.push(statement.clone());
         let outcome = outcome(&client.query(&statement));
         if let Outcome::Error(error) = &outcome {
-            return Err(fail(seed, &history, format!("the server refuses the schema: {error:?}")));
+            return Err(fail(
+                seed,
+                &history,
+                format!("the server refuses the schema: {error:?}"),
+            ));
         }
         let (verdict, execution) = memory.observe(&statement, &outcome);
         if !matches!(verdict, Match::Agrees { .. }) {
-            return Err(fail(seed, &history, format!("DDL is not followed: {verdict:?} {:?}", execution.reasons)));
+            return Err(fail(
+                seed,
+                &history,
+                format!("DDL is not followed: {verdict:?} {:?}", execution.reasons),
+            ));
         }
     }
     for _ in 0..statements {
-        let mut generator = Generator { rng: &mut rng, schema: &schema, depth: 0, construct: "", aliases: Vec::new() };
+        let mut generator = Generator {
+            rng: &mut rng,
+            schema: &schema,
+            depth: 0,
+            construct: "",
+            aliases: Vec::new(),
+        };
         let statement = generator.statement();
         let construct = generator.construct;
         let outcome = outcome(&client.query(&statement));
@@ -100,7 +119,10 @@ pub fn round(client: &mut Client, seed: u64, statements: usize, tally: &mut Tall
         }
         if matches!(outcome, Outcome::Answer(_)) && (wrote || !statement.starts_with("select")) {
             history.push(statement.clone());
-            let widened = execution.effects.iter().any(|effect| matches!(effect, Effect::Havoc { .. } | Effect::HavocEverything { .. }));
+            let widened = execution
+                .effects
+                .iter()
+                .any(|effect| matches!(effect, Effect::Havoc { .. } | Effect::HavocEverything { .. }));
             resynchronise(client, &mut memory, &schema, widened, seed, &history)?;
         }
     }
@@ -108,7 +130,11 @@ pub fn round(client: &mut Client, seed: u64, statements: usize, tally: &mut Tall
 }
 
 fn fail(seed: u64, history: &[String], text: String) -> Box<Difference> {
-    Box::new(Difference { seed, history: history.to_vec(), text })
+    Box::new(Difference {
+        seed,
+        history: history.to_vec(),
+        text,
+    })
 }
 
 /// Compares every table with the server's, then takes over the server's contents.
@@ -123,7 +149,9 @@ fn resynchronise(
     for table in &schema.tables {
         let question = format!("select * from {}", table.name);
         let outcome = outcome(&client.query(&question));
-        let Outcome::Answer(answer) = &outcome else { continue };
+        let Outcome::Answer(answer) = &outcome else {
+            continue;
+        };
         if !widened {
             let execution = memory.run(&question, &[]);
             if let Match::Differs(difference) = execution.expect.compare(&outcome) {
@@ -140,9 +168,20 @@ fn resynchronise(
         let rows: Vec<Vec<Option<String>>> = answer
             .rows
             .iter()
-            .map(|row| row.iter().map(|cell| cell.as_ref().map(|cell| String::from_utf8_lossy(cell).into_owned())).collect())
+            .map(|row| {
+                row.iter()
+                    .map(|cell| {
+                        cell.as_ref()
+                            .map(|cell| String::from_utf8_lossy(cell).into_owned())
+                    })
+                    .collect()
+            })
             .collect();
-        if let Some(found) = memory.catalog.find(None, &table.name, &["public".to_owned()]).map(|found| found.id) {
+        if let Some(found) = memory
+            .catalog
+            .find(None, &table.name, &["public".to_owned()])
+            .map(|found| found.id)
+        {
             memory.load(found, &rows);
         }
     }
@@ -165,7 +204,10 @@ pub fn outcome(messages: &[Message]) -> Outcome {
             }
             b'T' => answer.columns = columns(&message.body).into(),
             b'D' => answer.rows.push(cells(&message.body)),
-            b'C' => answer.tag = Some(String::from_utf8_lossy(&message.body[..message.body.len() - 1]).into_owned()),
+            b'C' => {
+                answer.tag =
+                    Some(String::from_utf8_lossy(&message.body[..message.body.len() - 1]).into_owned())
+            }
             _ => {}
         }
     }
@@ -177,11 +219,20 @@ fn columns(body: &[u8]) -> Vec<Column> {
     let mut at = 2;
     let mut columns = Vec::new();
     for _ in 0..count {
-        let end = at + body[at..].iter().position(|byte| *byte == 0).expect("a name ends");
+        let end = at
+            + body[at..]
+                .iter()
+                .position(|byte| *byte == 0)
+                .expect("a name ends");
         let name = String::from_utf8_lossy(&body[at..end]).into_owned();
         let type_oid = u32::from_be_bytes(body[end + 7..end + 11].try_into().expect("four bytes"));
         let type_modifier = i32::from_be_bytes(body[end + 13..end + 17].try_into().expect("four bytes"));
-        columns.push(Column { name, type_oid, type_modifier, format: 0 });
+        columns.push(Column {
+            name,
+            type_oid,
+            type_modifier,
+            format: 0,
+        });
         at = end + 19;
     }
     columns
@@ -255,7 +306,10 @@ impl Kind {
     }
 
     fn is_number(self) -> bool {
-        matches!(self, Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Numeric | Kind::Float)
+        matches!(
+            self,
+            Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Numeric | Kind::Float
+        )
     }
 }
 
@@ -275,7 +329,14 @@ impl Schema {
         for number in 0..rng.usize(1..=3) {
             let name = format!("t{number}");
             let mut columns = vec![("id".to_owned(), Kind::Int4)];
-            let mut parts = vec![if rng.u8(0..5) > 0 { "id int primary key" } else { "id int" }.to_owned()];
+            let mut parts = vec![
+                if rng.u8(0..5) > 0 {
+                    "id int primary key"
+                } else {
+                    "id int"
+                }
+                .to_owned(),
+            ];
             for place in 0..rng.usize(1..=4) {
                 let kind = *rng.choice(KINDS).expect("some kinds");
                 let column = format!("c{place}");
@@ -293,13 +354,24 @@ impl Schema {
             if number > 0 && rng.bool() {
                 let parent = &tables[rng.usize(0..tables.len())];
                 if parent.create.contains("primary key") {
-                    let action = rng.choice(["", " on delete cascade", " on delete set null", " on update cascade"]).expect("one");
+                    let action = rng
+                        .choice([
+                            "",
+                            " on delete cascade",
+                            " on delete set null",
+                            " on update cascade",
+                        ])
+                        .expect("one");
                     parts.push(format!("parent int references {}(id){action}", parent.name));
                     columns.push(("parent".to_owned(), Kind::Int4));
                 }
             }
             let create = format!("create table {name} ({})", parts.join(", "));
-            tables.push(FuzzTable { name, columns, create });
+            tables.push(FuzzTable {
+                name,
+                columns,
+                create,
+            });
         }
         Schema { tables }
     }
@@ -344,8 +416,17 @@ impl Generator<'_> {
             self.aliases = vec![(target.name.clone(), table)];
             let condition = self.condition();
             let columns: Vec<String> = target.columns.iter().map(|(name, _)| name.clone()).collect();
-            let values: Vec<String> =
-                target.columns.iter().map(|(name, _)| if name == "id" { "id + 100".to_owned() } else { name.clone() }).collect();
+            let values: Vec<String> = target
+                .columns
+                .iter()
+                .map(|(name, _)| {
+                    if name == "id" {
+                        "id + 100".to_owned()
+                    } else {
+                        name.clone()
+                    }
+                })
+                .collect();
             return format!(
                 "insert into {} ({}) select {} from {} where {condition}",
                 target.name,
@@ -355,7 +436,9 @@ impl Generator<'_> {
             );
         }
         let rows = self.rng.usize(1..=3);
-        let used: Vec<usize> = (0..target.columns.len()).filter(|place| *place == 0 || self.rng.u8(0..6) > 0).collect();
+        let used: Vec<usize> = (0..target.columns.len())
+            .filter(|place| *place == 0 || self.rng.u8(0..6) > 0)
+            .collect();
         self.aliases.clear();
         let mut lists = Vec::new();
         for _ in 0..rows {
@@ -369,9 +452,17 @@ impl Generator<'_> {
                 .collect();
             lists.push(format!("({})", cells.join(", ")));
         }
-        let names: Vec<&str> = used.iter().map(|place| target.columns[*place].0.as_str()).collect();
+        let names: Vec<&str> = used
+            .iter()
+            .map(|place| target.columns[*place].0.as_str())
+            .collect();
         let returning = self.returning(table);
-        format!("insert into {} ({}) values {}{returning}", target.name, names.join(", "), lists.join(", "))
+        format!(
+            "insert into {} ({}) values {}{returning}",
+            target.name,
+            names.join(", "),
+            lists.join(", ")
+        )
     }
 
     fn upsert(&mut self) -> String {
@@ -379,17 +470,29 @@ impl Generator<'_> {
         let table = self.table();
         let schema = self.schema;
         let target = &schema.tables[table];
-        let cells: Vec<String> = target.columns.iter().map(|(_, kind)| self.literal(*kind)).collect();
+        let cells: Vec<String> = target
+            .columns
+            .iter()
+            .map(|(_, kind)| self.literal(*kind))
+            .collect();
         let action = if self.rng.bool() {
             " on conflict do nothing".to_owned()
         } else {
             let (name, kind) = &target.columns[1];
             self.aliases = vec![(target.name.clone(), table)];
-            let value = if self.rng.bool() { format!("excluded.{name}") } else { self.value(*kind) };
+            let value = if self.rng.bool() {
+                format!("excluded.{name}")
+            } else {
+                self.value(*kind)
+            };
             format!(" on conflict (id) do update set {name} = {value}")
         };
         let returning = self.returning(table);
-        format!("insert into {} values ({}){action}{returning}", target.name, cells.join(", "))
+        format!(
+            "insert into {} values ({}){action}{returning}",
+            target.name,
+            cells.join(", ")
+        )
     }
 
     fn merge(&mut self) -> String {
@@ -445,8 +548,15 @@ impl Generator<'_> {
             _ => self.literal(kind),
         };
         let condition = self.condition();
-        let returning = if from.is_empty() { self.returning(table) } else { String::new() };
-        format!("update {} set {name} = {value}{from} where {join}{condition}{returning}", target.name)
+        let returning = if from.is_empty() {
+            self.returning(table)
+        } else {
+            String::new()
+        };
+        format!(
+            "update {} set {name} = {value}{from} where {join}{condition}{returning}",
+            target.name
+        )
     }
 
     fn delete(&mut self) -> String {
@@ -464,8 +574,20 @@ impl Generator<'_> {
         match self.rng.u8(0..20) {
             0 => {
                 self.construct = "set_operation";
-                let operation =
-                    *self.rng.choice(["union", "union all", "intersect", "except", "intersect all", "except all"].as_slice()).expect("one");
+                let operation = *self
+                    .rng
+                    .choice(
+                        [
+                            "union",
+                            "union all",
+                            "intersect",
+                            "except",
+                            "intersect all",
+                            "except all",
+                        ]
+                        .as_slice(),
+                    )
+                    .expect("one");
                 let left = self.column_query(Kind::Int4);
                 let right = self.column_query(Kind::Int4);
                 format!("select * from ({left}) x {operation} ({right}) order by 1")
@@ -489,7 +611,10 @@ impl Generator<'_> {
         let value = self.value(kind);
         let condition = self.condition();
         self.aliases = outer;
-        format!("select {value} from {} {alias} where {condition}", schema.tables[table].name)
+        format!(
+            "select {value} from {} {alias} where {condition}",
+            schema.tables[table].name
+        )
     }
 
     fn from(&mut self) -> String {
@@ -499,14 +624,21 @@ impl Generator<'_> {
         let mut from = format!("{} a", schema.tables[first].name);
         if self.rng.u8(0..3) == 0 {
             let second = self.table();
-            let kind = *self.rng.choice(["join", "left join", "right join", "full join"].as_slice()).expect("one");
+            let kind = *self
+                .rng
+                .choice(["join", "left join", "right join", "full join"].as_slice())
+                .expect("one");
             self.construct = match kind {
                 "join" => "join",
                 "full join" => "full_join",
                 _ => "outer_join",
             };
             self.aliases.push(("b".to_owned(), second));
-            let on = if self.rng.bool() || kind == "full join" { "a.id = b.id".to_owned() } else { self.condition() };
+            let on = if self.rng.bool() || kind == "full join" {
+                "a.id = b.id".to_owned()
+            } else {
+                self.condition()
+            };
             from.push_str(&format!(" {kind} {} b on {on}", schema.tables[second].name));
         }
         from
@@ -515,17 +647,27 @@ impl Generator<'_> {
     fn plain_query(&mut self) -> String {
         self.construct = "select";
         let from = self.from();
-        let condition = if self.rng.u8(0..5) == 0 { "true".to_owned() } else { self.condition() };
+        let condition = if self.rng.u8(0..5) == 0 {
+            "true".to_owned()
+        } else {
+            self.condition()
+        };
         let mut targets = Vec::new();
         for _ in 0..self.rng.usize(1..=3) {
             let kind = *self.rng.choice(KINDS).expect("some kinds");
             targets.push(self.value(kind));
         }
         let distinct = if self.rng.u8(0..8) == 0 { "distinct " } else { "" };
-        let mut query = format!("select {distinct}{} from {from} where {condition}", targets.join(", "));
+        let mut query = format!(
+            "select {distinct}{} from {from} where {condition}",
+            targets.join(", ")
+        );
         if self.rng.u8(0..3) == 0 {
             let place = self.rng.usize(1..=targets.len());
-            let direction = *self.rng.choice(["", " desc", " nulls first", " desc nulls last"].as_slice()).expect("one");
+            let direction = *self
+                .rng
+                .choice(["", " desc", " nulls first", " desc nulls last"].as_slice())
+                .expect("one");
             query.push_str(&format!(" order by {place}{direction}"));
         }
         if self.rng.u8(0..5) == 0 {
@@ -542,10 +684,17 @@ impl Generator<'_> {
     fn aggregate_query(&mut self) -> String {
         let from = self.from();
         self.construct = "aggregate";
-        let condition = if self.rng.bool() { "true".to_owned() } else { self.condition() };
+        let condition = if self.rng.bool() {
+            "true".to_owned()
+        } else {
+            self.condition()
+        };
         let mut targets = Vec::new();
         for _ in 0..self.rng.usize(1..=3) {
-            let kind = *self.rng.choice([Kind::Int4, Kind::Int8, Kind::Numeric, Kind::Text, Kind::Date].as_slice()).expect("one");
+            let kind = *self
+                .rng
+                .choice([Kind::Int4, Kind::Int8, Kind::Numeric, Kind::Text, Kind::Date].as_slice())
+                .expect("one");
             let value = self.value(kind);
             let name = *self
                 .rng
@@ -555,17 +704,31 @@ impl Generator<'_> {
                     ["count", "min", "max"].as_slice()
                 })
                 .expect("one");
-            let distinct = if name == "count" && self.rng.u8(0..3) == 0 { "distinct " } else { "" };
+            let distinct = if name == "count" && self.rng.u8(0..3) == 0 {
+                "distinct "
+            } else {
+                ""
+            };
             targets.push(format!("{name}({distinct}{value})"));
         }
         if self.rng.bool() {
-            return format!("select count(*), {} from {from} where {condition}", targets.join(", "));
+            return format!(
+                "select count(*), {} from {from} where {condition}",
+                targets.join(", ")
+            );
         }
         let schema = self.schema;
         let (alias, table) = self.aliases[0].clone();
         let (column, _) = self.pick_column(&schema.tables[table]);
-        let having = if self.rng.u8(0..3) == 0 { " having count(*) > 1" } else { "" };
-        format!("select {alias}.{column}, {} from {from} where {condition} group by {alias}.{column}{having}", targets.join(", "))
+        let having = if self.rng.u8(0..3) == 0 {
+            " having count(*) > 1"
+        } else {
+            ""
+        };
+        format!(
+            "select {alias}.{column}, {} from {from} where {condition} group by {alias}.{column}{having}",
+            targets.join(", ")
+        )
     }
 
     fn condition(&mut self) -> String {
@@ -573,7 +736,10 @@ impl Generator<'_> {
         let result = match self.rng.u8(0..(if self.depth > 3 { 12 } else { 20 })) {
             0..=3 => {
                 let kind = *self.rng.choice(KINDS).expect("some kinds");
-                let operator = *self.rng.choice(["=", "<>", "<", ">", "<=", ">="].as_slice()).expect("one");
+                let operator = *self
+                    .rng
+                    .choice(["=", "<>", "<", ">", "<=", ">="].as_slice())
+                    .expect("one");
                 format!("{} {operator} {}", self.value(kind), self.value(kind))
             }
             4..=5 => format!("{} = {}", self.column(Kind::Int4), self.literal(Kind::Int4)),
@@ -584,14 +750,32 @@ impl Generator<'_> {
             }
             7 => {
                 let negated = if self.rng.bool() { "not " } else { "" };
-                format!("{} {negated}in ({}, {}, {})", self.value(Kind::Int4), self.literal(Kind::Int4), self.literal(Kind::Int4), self.literal(Kind::Int4))
+                format!(
+                    "{} {negated}in ({}, {}, {})",
+                    self.value(Kind::Int4),
+                    self.literal(Kind::Int4),
+                    self.literal(Kind::Int4),
+                    self.literal(Kind::Int4)
+                )
             }
-            8 => format!("{} between {} and {}", self.value(Kind::Int4), self.literal(Kind::Int4), self.literal(Kind::Int4)),
+            8 => format!(
+                "{} between {} and {}",
+                self.value(Kind::Int4),
+                self.literal(Kind::Int4),
+                self.literal(Kind::Int4)
+            ),
             9 => {
-                let pattern = *self.rng.choice(["a%", "%b", "_", "%", "a_", ""].as_slice()).expect("one");
+                let pattern = *self
+                    .rng
+                    .choice(["a%", "%b", "_", "%", "a_", ""].as_slice())
+                    .expect("one");
                 format!("{} like '{pattern}'", self.value(Kind::Text))
             }
-            10 => format!("{} is not distinct from {}", self.value(Kind::Int4), self.value(Kind::Int4)),
+            10 => format!(
+                "{} is not distinct from {}",
+                self.value(Kind::Int4),
+                self.value(Kind::Int4)
+            ),
             11 => self.value(Kind::Bool),
             12..=13 => format!("({} and {})", self.condition(), self.condition()),
             14..=15 => format!("({} or {})", self.condition(), self.condition()),
@@ -606,7 +790,12 @@ impl Generator<'_> {
                 let negated = if self.rng.bool() { "not " } else { "" };
                 format!("{negated}exists ({query})")
             }
-            _ => format!("{} = any (array[{}, {}])", self.column(Kind::Int4), self.literal(Kind::Int4), self.literal(Kind::Int4)),
+            _ => format!(
+                "{} = any (array[{}, {}])",
+                self.column(Kind::Int4),
+                self.literal(Kind::Int4),
+                self.literal(Kind::Int4)
+            ),
         };
         self.depth -= 1;
         result
@@ -617,7 +806,10 @@ impl Generator<'_> {
         let table = self.table();
         let alias = format!("s{}", self.depth);
         let outer = self.column(Kind::Int4);
-        format!("select 1 from {} {alias} where {alias}.id = {outer}", schema.tables[table].name)
+        format!(
+            "select 1 from {} {alias} where {alias}.id = {outer}",
+            schema.tables[table].name
+        )
     }
 
     /// A column of this kind, or a literal if there is none.
@@ -645,19 +837,38 @@ impl Generator<'_> {
         self.depth += 1;
         let simple = self.depth > 4 || self.rng.bool();
         let result = if simple {
-            if self.rng.u8(0..4) == 0 { self.typed_literal(kind) } else { self.column(kind) }
+            if self.rng.u8(0..4) == 0 {
+                self.typed_literal(kind)
+            } else {
+                self.column(kind)
+            }
         } else {
             match (self.rng.u8(0..10), kind) {
                 (0, _) => format!("coalesce({}, {})", self.value(kind), self.typed_literal(kind)),
-                (1, _) => format!("case when {} then {} else {} end", self.condition(), self.value(kind), self.value(kind)),
+                (1, _) => format!(
+                    "case when {} then {} else {} end",
+                    self.condition(),
+                    self.value(kind),
+                    self.value(kind)
+                ),
                 (2, _) => format!("nullif({}, {})", self.value(kind), self.typed_literal(kind)),
                 (3, Kind::Int4) => {
                     let query = self.correlated();
-                    format!("({})", query.replacen("select 1", "select max(1)", 1).replace("max(1)", "count(*)::int"))
+                    format!(
+                        "({})",
+                        query
+                            .replacen("select 1", "select max(1)", 1)
+                            .replace("max(1)", "count(*)::int")
+                    )
                 }
-                (4, kind) if kind != Kind::Bool => format!("greatest({}, {})", self.value(kind), self.value(kind)),
+                (4, kind) if kind != Kind::Bool => {
+                    format!("greatest({}, {})", self.value(kind), self.value(kind))
+                }
                 (5..=8, Kind::Int4 | Kind::Int8 | Kind::Numeric | Kind::Int2) => {
-                    let operator = *self.rng.choice(["+", "-", "*", "/", "%"].as_slice()).expect("one");
+                    let operator = *self
+                        .rng
+                        .choice(["+", "-", "*", "/", "%"].as_slice())
+                        .expect("one");
                     format!("({} {operator} {})", self.value(kind), self.value(kind))
                 }
                 (5, Kind::Text) => format!("upper({})", self.value(Kind::Text)),
@@ -688,7 +899,11 @@ impl Generator<'_> {
                     1 if kind == Kind::Int2 => 32_767,
                     _ => self.rng.i32(-3..12),
                 };
-                if number < 0 { format!("({number})") } else { number.to_string() }
+                if number < 0 {
+                    format!("({number})")
+                } else {
+                    number.to_string()
+                }
             }
             Kind::Numeric => {
                 let sign = if self.rng.u8(0..5) == 0 { "-" } else { "" };
@@ -709,9 +924,15 @@ impl Generator<'_> {
 impl Tally {
     /// The share of unknown per construct.
     pub fn report(&self) -> String {
-        let mut text = format!("{} statements, {} rejected by the server's parser\n", self.statements, self.rejected);
+        let mut text = format!(
+            "{} statements, {} rejected by the server's parser\n",
+            self.statements, self.rejected
+        );
         for (construct, (all, unknown)) in &self.constructs {
-            text.push_str(&format!("  {construct:<16} {all:>7}  unknown {:>6.2} %\n", 100.0 * *unknown as f64 / *all as f64));
+            text.push_str(&format!(
+                "  {construct:<16} {all:>7}  unknown {:>6.2} %\n",
+                100.0 * *unknown as f64 / *all as f64
+            ));
         }
         for (reason, count) in &self.reasons {
             text.push_str(&format!("  reason {reason}: {count}\n"));

@@ -15,7 +15,10 @@ pub struct Response {
 
 impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn json(&self) -> serde_json::Value {
@@ -42,7 +45,10 @@ pub fn try_get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> std
     let mut answer = BufReader::new(stream);
     let (status, headers) = head(&mut answer)?;
     let mut body = Vec::new();
-    if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
+    if headers
+        .iter()
+        .any(|(name, value)| name == "transfer-encoding" && value == "chunked")
+    {
         loop {
             let mut size = String::new();
             answer.read_line(&mut size)?;
@@ -57,8 +63,16 @@ pub fn try_get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> std
     } else {
         answer.read_to_end(&mut body)?;
     }
-    let status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Ok(Response { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    let status = status
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0);
+    Ok(Response {
+        status,
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
 /// A server that says `status` to everything and hands over the bodies it was sent.
@@ -109,7 +123,11 @@ fn serve(stream: TcpStream, status: u16) -> std::io::Result<Request> {
     reader.read_exact(&mut body)?;
     let answer = format!("HTTP/1.1 {status} so\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     reader.get_mut().write_all(answer.as_bytes())?;
-    Ok(Request { line, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    Ok(Request {
+        line,
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
 fn head(reader: &mut impl BufRead) -> std::io::Result<(String, Vec<(String, String)>)> {

@@ -138,10 +138,13 @@ fn serve(mut client: TcpStream, upstream: &str, dial: &Dial) -> std::io::Result<
         if asked.tag == b'X' {
             return server.write_all(&message(b'X', b""));
         }
-        let question = String::from_utf8_lossy(asked.body.strip_suffix(b"\0").unwrap_or(&asked.body)).into_owned();
+        let question =
+            String::from_utf8_lossy(asked.body.strip_suffix(b"\0").unwrap_or(&asked.body)).into_owned();
         let fault = dial.fault();
         let instead = fault.and_then(|fault| other_question(fault, &question));
-        let sent = instead.as_ref().map_or(question.as_str(), |(sql, _)| sql.as_str());
+        let sent = instead
+            .as_ref()
+            .map_or(question.as_str(), |(sql, _)| sql.as_str());
         server.write_all(&message(b'Q', &text(sent)))?;
         let mut answer = answer_of(&mut server)?;
         match instead {
@@ -149,7 +152,10 @@ fn serve(mut client: TcpStream, upstream: &str, dial: &Dial) -> std::io::Result<
                 dial.told.fetch_add(1, Relaxed);
                 if let Some(tag) = tag {
                     answer.retain(|m| m.tag != b'T' && m.tag != b'D');
-                    answer.iter_mut().filter(|m| m.tag == b'C').for_each(|m| m.body = text(tag));
+                    answer
+                        .iter_mut()
+                        .filter(|m| m.tag == b'C')
+                        .for_each(|m| m.body = text(tag));
                 }
             }
             None => {
@@ -190,7 +196,9 @@ fn other_answer(fault: Fault, question: &str, answer: &[Message], dial: &Dial) -
     let aggregate = question.contains("sum(") || question.contains("count(");
     match fault {
         Fault::Stale | Fault::ResurrectedRow if select => {
-            let earlier = lock(&dial.earlier).get(question).and_then(|(_, older)| older.clone())?;
+            let earlier = lock(&dial.earlier)
+                .get(question)
+                .and_then(|(_, older)| older.clone())?;
             let count = |messages: &[Message]| messages.iter().filter(|m| m.tag == b'D').count();
             let fits = match fault {
                 Fault::ResurrectedRow => count(&earlier) > count(answer),
@@ -216,11 +224,17 @@ fn other_answer(fault: Fault, question: &str, answer: &[Message], dial: &Dial) -
         Fault::SwappedOrder if question.contains("order by") && rows.len() > 1 => {
             changed.swap(rows[0], rows[1]);
         }
-        Fault::ChangedValue if select && !aggregate && !rows.is_empty() => change_digit(&mut changed[rows[0]])?,
+        Fault::ChangedValue if select && !aggregate && !rows.is_empty() => {
+            change_digit(&mut changed[rows[0]])?
+        }
         Fault::WrongAggregate if aggregate && !rows.is_empty() => change_digit(&mut changed[rows[0]])?,
         Fault::WrongCount if question.starts_with("update") => {
             let tag = changed.iter_mut().find(|m| m.tag == b'C')?;
-            let told = if tag.body == text("UPDATE 0") { "UPDATE 1" } else { "UPDATE 0" };
+            let told = if tag.body == text("UPDATE 0") {
+                "UPDATE 1"
+            } else {
+                "UPDATE 0"
+            };
             tag.body = text(told);
         }
         _ => return None,
@@ -237,7 +251,10 @@ fn change_digit(row: &mut Message) -> Option<()> {
 
 fn retag(messages: &mut [Message]) {
     let count = messages.iter().filter(|m| m.tag == b'D').count();
-    messages.iter_mut().filter(|m| m.tag == b'C').for_each(|m| m.body = text(&format!("SELECT {count}")));
+    messages
+        .iter_mut()
+        .filter(|m| m.tag == b'C')
+        .for_each(|m| m.body = text(&format!("SELECT {count}")));
 }
 
 fn data(messages: &[Message]) -> Vec<&Message> {

@@ -12,7 +12,9 @@ pub fn both(uri: &str) {
 }
 
 pub async fn connect(uri: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(uri, NoTls).await.expect("the proxy lets us in");
+    let (client, connection) = tokio_postgres::connect(uri, NoTls)
+        .await
+        .expect("the proxy lets us in");
     tokio::spawn(connection);
     client
 }
@@ -21,7 +23,9 @@ pub async fn connect(uri: &str) -> Client {
 pub async fn prepare(uri: &str) {
     let client = connect(uri).await;
     client
-        .batch_execute("create table account (id int primary key, balance int); insert into account values (1, 100)")
+        .batch_execute(
+            "create table account (id int primary key, balance int); insert into account values (1, 100)",
+        )
         .await
         .expect("a table");
 }
@@ -30,13 +34,22 @@ pub async fn prepare(uri: &str) {
 pub async fn update(uri: &str) {
     let (one, two) = (connect(uri).await, connect(uri).await);
     for client in [&one, &two] {
-        client.batch_execute("begin isolation level read committed").await.expect("begin");
-        let row = client.query_one("select balance from account where id = $1", &[&1i32]).await.expect("a row");
+        client
+            .batch_execute("begin isolation level read committed")
+            .await
+            .expect("begin");
+        let row = client
+            .query_one("select balance from account where id = $1", &[&1i32])
+            .await
+            .expect("a row");
         assert_eq!(row.get::<_, i32>(0), 100);
     }
     for (client, balance) in [(&one, 110i32), (&two, 120)] {
         let sql = "update account set balance = $1 where id = $2";
-        assert_eq!(client.execute(sql, &[&balance, &1i32]).await.expect("an update"), 1);
+        assert_eq!(
+            client.execute(sql, &[&balance, &1i32]).await.expect("an update"),
+            1
+        );
         client.batch_execute("commit").await.expect("commit");
     }
 }

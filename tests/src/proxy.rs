@@ -21,7 +21,10 @@ impl Proxy {
         change(&mut config);
         let running = Running::start(config).expect("the proxy starts");
         let port = running.port().unwrap_or(0);
-        Proxy { running: Some(running), port }
+        Proxy {
+            running: Some(running),
+            port,
+        }
     }
 
     pub fn port(&self) -> u16 {
@@ -56,8 +59,11 @@ impl Drop for Proxy {
 
 /// A configuration that binds to nothing but a free port.
 pub fn config(upstream: &str) -> Config {
-    let mut config =
-        Config { listen: vec!["127.0.0.1:0".to_owned()], upstream: upstream.to_owned(), ..Config::default() };
+    let mut config = Config {
+        listen: vec!["127.0.0.1:0".to_owned()],
+        upstream: upstream.to_owned(),
+        ..Config::default()
+    };
     config.admin.listen = None;
     config.side.enabled = false;
     config.proxy.drain_seconds = 2;

@@ -34,7 +34,10 @@ pub fn schema(seed: u64) -> Vec<String> {
     }
     made.push("insert into bag values (1, 'x'), (1, 'x'), (2, null), (null, 'y')".to_owned());
     made.push("insert into item select k, k + 100, k, k % 2 = 0, k * 1.5 from acct where k < 4".to_owned());
-    made.push("insert into pair select a.k, b.k, a.k + b.k from acct a, acct b where a.k < 3 and b.k < 3".to_owned());
+    made.push(
+        "insert into pair select a.k, b.k, a.k + b.k from acct a, acct b where a.k < 3 and b.k < 3"
+            .to_owned(),
+    );
     made
 }
 
@@ -61,7 +64,10 @@ pub struct Traffic {
 
 /// One client with its connection; runs at most `most` transactions, until told to stop.
 pub fn run_client(seed: u64, number: u64, port: u16, most: u64, go_on: impl Fn() -> bool) -> u64 {
-    let mut traffic = Traffic { rng: Rng::with_seed(seed.wrapping_mul(1000).wrapping_add(number)), prepared: 0 };
+    let mut traffic = Traffic {
+        rng: Rng::with_seed(seed.wrapping_mul(1000).wrapping_add(number)),
+        prepared: 0,
+    };
     let mut client = Client::log_in(port);
     let mut transactions = 0;
     while transactions < most && go_on() {
@@ -86,8 +92,16 @@ impl Traffic {
     }
 
     fn transaction(&mut self, client: &mut Client) {
-        let way = [Way::Autocommit, Way::Autocommit, Way::Block, Way::Block, Way::Block, Way::Multi, Way::Pipeline, Way::PipelinedBlock]
-            [self.rng.usize(0..8)];
+        let way = [
+            Way::Autocommit,
+            Way::Autocommit,
+            Way::Block,
+            Way::Block,
+            Way::Block,
+            Way::Multi,
+            Way::Pipeline,
+            Way::PipelinedBlock,
+        ][self.rng.usize(0..8)];
         let length = self.rng.usize(1..5);
         match way {
             Way::Autocommit => {
@@ -137,7 +151,12 @@ impl Traffic {
     }
 
     fn level(&mut self) -> &'static str {
-        self.pick(&["read committed", "read committed", "repeatable read", "serializable"])
+        self.pick(&[
+            "read committed",
+            "read committed",
+            "repeatable read",
+            "serializable",
+        ])
     }
 
     fn block(&mut self, client: &mut Client, length: usize) {
@@ -187,7 +206,16 @@ impl Traffic {
                 }
             }
         }
-        client.query(["commit", "commit", "commit", "end", "rollback", "commit and chain"][self.rng.usize(0..6)]);
+        client.query(
+            [
+                "commit",
+                "commit",
+                "commit",
+                "end",
+                "rollback",
+                "commit and chain",
+            ][self.rng.usize(0..6)],
+        );
         client.query("rollback");
     }
 
@@ -229,14 +257,35 @@ impl Traffic {
         let some = |n: i32| Some(n.to_string());
         match self.rng.u8(0..9) {
             0 => ("select k, v, s from acct where k = $1".to_owned(), vec![some(k)]),
-            1 => ("update acct set v = v + $1 where k = $2 returning v".to_owned(), vec![some(v), some(k)]),
-            2 => ("insert into acct (k, v) values ($1, $2) on conflict (k) do nothing".to_owned(), vec![some(k), some(v)]),
-            3 => ("select count(*) from acct where v between $1 and $2".to_owned(), vec![some(v), some(v + 20)]),
+            1 => (
+                "update acct set v = v + $1 where k = $2 returning v".to_owned(),
+                vec![some(v), some(k)],
+            ),
+            2 => (
+                "insert into acct (k, v) values ($1, $2) on conflict (k) do nothing".to_owned(),
+                vec![some(k), some(v)],
+            ),
+            3 => (
+                "select count(*) from acct where v between $1 and $2".to_owned(),
+                vec![some(v), some(v + 20)],
+            ),
             4 => ("delete from bag where a = $1".to_owned(), vec![some(k)]),
-            5 => ("insert into bag values ($1, $2)".to_owned(), vec![some(k), if v < 10 { None } else { Some(format!("p{v}")) }]),
-            6 => ("select id, flag, u from item where f = $1 order by id".to_owned(), vec![some(k)]),
-            7 => ("insert into hist (who, t) values ($1, $2) returning who, t".to_owned(), vec![some(k), Some("par".to_owned())]),
-            _ => ("select x, y, w from pair where x = $1 and w > $2 order by y".to_owned(), vec![some(k % 3), some(v / 10)]),
+            5 => (
+                "insert into bag values ($1, $2)".to_owned(),
+                vec![some(k), if v < 10 { None } else { Some(format!("p{v}")) }],
+            ),
+            6 => (
+                "select id, flag, u from item where f = $1 order by id".to_owned(),
+                vec![some(k)],
+            ),
+            7 => (
+                "insert into hist (who, t) values ($1, $2) returning who, t".to_owned(),
+                vec![some(k), Some("par".to_owned())],
+            ),
+            _ => (
+                "select x, y, w from pair where x = $1 and w > $2 order by y".to_owned(),
+                vec![some(k % 3), some(v / 10)],
+            ),
         }
     }
 
@@ -248,15 +297,26 @@ impl Traffic {
             1 => "select k, v, s from acct order by k".to_owned(),
             2 => "select sum(v), count(*), min(s), max(v) from acct".to_owned(),
             3 => format!("select count(*) from acct where v > {v}"),
-            4 => format!("select a.k, i.id, i.flag from acct a left join item i on i.f = a.k where a.k <= {k} order by 1, 2"),
-            5 => format!("select k from acct where exists (select 1 from item where f = acct.k and u > {}) order by k", v + 90),
+            4 => format!(
+                "select a.k, i.id, i.flag from acct a left join item i on i.f = a.k where a.k <= {k} order by 1, 2"
+            ),
+            5 => format!(
+                "select k from acct where exists (select 1 from item where f = acct.k and u > {}) order by k",
+                v + 90
+            ),
             6 => format!("select k, v from acct where k in (select f from item where flag) and v <> {v}"),
             7 => "select flag, count(*), sum(u) from item group by flag order by flag nulls first".to_owned(),
             8 => "select a, b, count(*) from bag group by a, b having count(*) > 1".to_owned(),
             9 => "select distinct b from bag where b is not null order by b".to_owned(),
-            10 => format!("select k from acct union select a from bag where a is distinct from {k} order by 1"),
-            11 => format!("select k, case when v > {v} then 'big' when v is null then 'none' else 'small' end from acct order by k desc limit 3"),
-            12 => format!("with big as (select k, v from acct where v >= {v}) select count(*), coalesce(sum(v), 0) from big"),
+            10 => {
+                format!("select k from acct union select a from bag where a is distinct from {k} order by 1")
+            }
+            11 => format!(
+                "select k, case when v > {v} then 'big' when v is null then 'none' else 'small' end from acct order by k desc limit 3"
+            ),
+            12 => format!(
+                "with big as (select k, v from acct where v >= {v}) select count(*), coalesce(sum(v), 0) from big"
+            ),
             13 => format!("select v from acct where k = {k} for update"),
             14 => format!("select k, v from acct where k in ({k}, {j}) order by k for share"),
             15 | 16 => format!("update acct set v = v + 1 where k = {k}"),
@@ -265,7 +325,9 @@ impl Traffic {
             19 => format!("update acct set v = v * 2 where v < {v}"),
             20 => format!("update acct set s = s || 'x' where k = {k} and length(s) < 8 returning s"),
             21 => format!("insert into acct values ({k}, {v}, 'new')"),
-            22 => format!("insert into acct (k, v) values ({k}, {v}) on conflict (k) do update set v = acct.v + excluded.v returning k, v"),
+            22 => format!(
+                "insert into acct (k, v) values ({k}, {v}) on conflict (k) do update set v = acct.v + excluded.v returning k, v"
+            ),
             23 => format!("insert into acct (k) values ({k}), ({j}) on conflict do nothing"),
             24 => format!("delete from acct where k = {k}"),
             25 => format!("delete from acct where k = {k} and v < {v} returning *"),
@@ -273,14 +335,22 @@ impl Traffic {
             27 => format!("update bag set b = 'c' where a = {k}"),
             28 => format!("delete from bag where a is null or a > {k}"),
             29 => "select a, b from bag".to_owned(),
-            30 => format!("insert into item values ({k}, {}, {j}, {}, {v})", 100 + j, self.pick(&["true", "false", "null"])),
+            30 => format!(
+                "insert into item values ({k}, {}, {j}, {}, {v})",
+                100 + j,
+                self.pick(&["true", "false", "null"])
+            ),
             31 => format!("update item set u = {} where id = {k}", 100 + j),
             32 => format!("update item set flag = not flag, n = n + 1 where f = {k} returning id, flag"),
             33 => format!("delete from item where id = {k} returning id, u"),
             34 => format!("update item set f = {j} where id = {k}"),
             35 => "select id, u, f, flag, n from item order by id".to_owned(),
             36 => format!("insert into pair values ({}, {}, {v})", k % 4, j % 4),
-            37 => format!("update pair set w = w - {} where x = {} returning x, y, w", v.abs(), k % 4),
+            37 => format!(
+                "update pair set w = w - {} where x = {} returning x, y, w",
+                v.abs(),
+                k % 4
+            ),
             38 => format!("delete from pair where (x, y) = ({}, {})", k % 4, j % 4),
             39 => format!("insert into hist (who, t) values ({k}, 'h{j}')"),
             40 => format!("select who, count(*) from hist where who = {k} group by who"),
@@ -311,7 +381,13 @@ pub fn extended(name: &str, sql: &str, parameters: &[Option<String>]) -> Vec<u8>
     bind.extend([0, 0]);
     let mut execute = text("");
     execute.extend([0; 4]);
-    [message(b'P', &parse), message(b'B', &bind), message(b'D', b"P\0"), message(b'E', &execute)].concat()
+    [
+        message(b'P', &parse),
+        message(b'B', &bind),
+        message(b'D', b"P\0"),
+        message(b'E', &execute),
+    ]
+    .concat()
 }
 
 fn count_syncs(bytes: &[u8]) -> usize {
@@ -325,5 +401,10 @@ fn count_syncs(bytes: &[u8]) -> usize {
 }
 
 fn status(messages: &[Message]) -> u8 {
-    messages.iter().rev().find(|m| m.tag == b'Z').and_then(|m| m.body.first().copied()).unwrap_or(b'I')
+    messages
+        .iter()
+        .rev()
+        .find(|m| m.tag == b'Z')
+        .and_then(|m| m.body.first().copied())
+        .unwrap_or(b'I')
 }

@@ -36,7 +36,10 @@ impl Client {
     /// Connects and logs in as the superuser, up to the first ReadyForQuery.
     pub fn log_in(port: u16) -> Client {
         let mut client = Self::connect(port);
-        client.send(&startup(VERSION_3_0, &[("user", "postgres"), ("database", "postgres")]));
+        client.send(&startup(
+            VERSION_3_0,
+            &[("user", "postgres"), ("database", "postgres")],
+        ));
         client.until_ready();
         client
     }
@@ -62,7 +65,10 @@ impl Client {
         match self.stream.read_exact(&mut header) {
             Ok(()) => (),
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+                ) =>
             {
                 return None;
             }
@@ -127,8 +133,10 @@ pub fn packet(code: u32, rest: &[u8]) -> Vec<u8> {
 }
 
 pub fn startup(version: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
-    let mut body: Vec<u8> =
-        parameters.iter().flat_map(|(name, value)| [text(name), text(value)].concat()).collect();
+    let mut body: Vec<u8> = parameters
+        .iter()
+        .flat_map(|(name, value)| [text(name), text(value)].concat())
+        .collect();
     body.push(0);
     packet(version, &body)
 }
@@ -175,5 +183,10 @@ pub fn read_packet(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 
 /// AuthenticationOk, a key, ReadyForQuery.
 pub fn welcome() -> Vec<u8> {
-    [message(b'R', &[0; 4]), message(b'K', &[0, 0, 0, 1, 0, 0, 0, 2]), message(b'Z', b"I")].concat()
+    [
+        message(b'R', &[0; 4]),
+        message(b'K', &[0, 0, 0, 1, 0, 0, 0, 2]),
+        message(b'Z', b"I"),
+    ]
+    .concat()
 }

@@ -97,7 +97,8 @@ fn client(traffic: &Traffic, number: u64, port: u16) {
 
 fn number_in(answer: &[Message]) -> i32 {
     let row = answer.iter().find(|m| m.tag == b'D');
-    row.and_then(|m| std::str::from_utf8(m.body.get(6..)?).ok()?.parse().ok()).unwrap_or(0)
+    row.and_then(|m| std::str::from_utf8(m.body.get(6..)?).ok()?.parse().ok())
+        .unwrap_or(0)
 }
 
 fn ask(client: &mut Client, sql: &str, parameters: &[i32]) -> Vec<Message> {

@@ -30,17 +30,27 @@ impl Sniffer {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let streams = Arc::new(Mutex::new(Streams::default()));
                 kept.lock().expect("no panic").push(streams.clone());
-                let (client2, server2) =
-                    (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                let (client2, server2) = (
+                    client.try_clone().expect("a socket"),
+                    server.try_clone().expect("a socket"),
+                );
                 let streams2 = streams.clone();
                 std::thread::spawn(move || {
                     copy(client, server, |bytes| {
-                        streams.lock().expect("no panic").to_server.extend_from_slice(bytes);
+                        streams
+                            .lock()
+                            .expect("no panic")
+                            .to_server
+                            .extend_from_slice(bytes);
                     })
                 });
                 std::thread::spawn(move || {
                     copy(server2, client2, |bytes| {
-                        streams2.lock().expect("no panic").to_client.extend_from_slice(bytes);
+                        streams2
+                            .lock()
+                            .expect("no panic")
+                            .to_client
+                            .extend_from_slice(bytes);
                     })
                 });
             }
@@ -55,8 +65,10 @@ impl Sniffer {
     /// The streams of all connections so far that said anything, sorted so that two sniffers can be compared.
     pub fn streams(&self) -> Vec<Streams> {
         let seen = self.seen.lock().expect("no panic");
-        let mut streams: Vec<Streams> =
-            seen.iter().map(|streams| streams.lock().expect("no panic").clone()).collect();
+        let mut streams: Vec<Streams> = seen
+            .iter()
+            .map(|streams| streams.lock().expect("no panic").clone())
+            .collect();
         streams.retain(|streams| *streams != Streams::default());
         streams.sort_by(|a, b| (&a.to_client, &a.to_server).cmp(&(&b.to_client, &b.to_server)));
         streams

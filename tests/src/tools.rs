@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 /// The repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ lies in the repository")
+        .to_owned()
 }
 
 /// A folder for screenshots and reports, ignored by git.
@@ -21,14 +24,23 @@ pub fn binary() -> PathBuf {
         .get_or_init(|| {
             let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
             let mut build = std::process::Command::new(cargo);
-            build.args(["build", "--quiet", "--package", "pgassay", "--bin", "pgassay"]).current_dir(root());
+            build
+                .args(["build", "--quiet", "--package", "pgassay", "--bin", "pgassay"])
+                .current_dir(root());
             // Tests live in target/PROFILE/deps, programs in target/PROFILE.
             let own = std::env::current_exe().expect("a test is a file");
-            let dir = own.parent().and_then(Path::parent).expect("target/PROFILE").to_owned();
+            let dir = own
+                .parent()
+                .and_then(Path::parent)
+                .expect("target/PROFILE")
+                .to_owned();
             if dir.ends_with("release") {
                 build.arg("--release");
             }
-            assert!(build.status().expect("cargo runs").success(), "pgassay does not build");
+            assert!(
+                build.status().expect("cargo runs").success(),
+                "pgassay does not build"
+            );
             dir.join("pgassay")
         })
         .clone()

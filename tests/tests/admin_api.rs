@@ -14,7 +14,10 @@ async fn serve(change: impl FnOnce(&mut Config)) -> (Arc<Live>, Admin) {
     change(&mut config);
     let live = Arc::new(Live::new(config));
     live.audit().summary = sample::summary();
-    let admin = admin::start(live.clone()).await.expect("the admin server starts").expect("it is configured");
+    let admin = admin::start(live.clone())
+        .await
+        .expect("the admin server starts")
+        .expect("it is configured");
     (live, admin)
 }
 
@@ -34,10 +37,27 @@ async fn health_follows_the_proxy() {
 async fn metrics_are_negotiated() {
     let (_live, admin) = serve(|_| ()).await;
     let plain = get(admin.address, "/metrics", &[]);
-    assert!(plain.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
-    assert!(plain.body.contains("pgassay_violations_total{rule=\"lost_update\",level=\"serializable\"} 3\n"));
-    let open = get(admin.address, "/metrics", &[("Accept", "application/openmetrics-text; version=1.0.0")]);
-    assert!(open.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(
+        plain
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/plain; version=0.0.4")
+    );
+    assert!(
+        plain
+            .body
+            .contains("pgassay_violations_total{rule=\"lost_update\",level=\"serializable\"} 3\n")
+    );
+    let open = get(
+        admin.address,
+        "/metrics",
+        &[("Accept", "application/openmetrics-text; version=1.0.0")],
+    );
+    assert!(
+        open.header("content-type")
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
     assert!(open.body.ends_with("# EOF\n"));
 }
 
@@ -54,7 +74,10 @@ async fn the_api_tells_what_check_tells() {
     assert_eq!(whole["statements"].as_array().unwrap().len(), 8);
     assert_eq!(get(admin.address, "/api/violations/v-none", &[]).status, 404);
     let live = get(admin.address, "/api/live", &[]).json();
-    assert_eq!((live["violations"].as_u64(), live["distinct_violations"].as_u64()), (Some(4), Some(2)));
+    assert_eq!(
+        (live["violations"].as_u64(), live["distinct_violations"].as_u64()),
+        (Some(4), Some(2))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,13 +92,27 @@ async fn a_violation_can_be_taken_away() {
         ("text", "✗ lost_update"),
         ("markdown", "### lost_update"),
     ] {
-        let response = get(admin.address, &format!("/api/violations/v-5d1e0c94b7aa-1/{kind}"), &[]);
+        let response = get(
+            admin.address,
+            &format!("/api/violations/v-5d1e0c94b7aa-1/{kind}"),
+            &[],
+        );
         assert_eq!(response.status, 200, "{kind}");
-        assert!(response.body.starts_with(begin), "{kind}: {}", &response.body[..40]);
+        assert!(
+            response.body.starts_with(begin),
+            "{kind}: {}",
+            &response.body[..40]
+        );
         let disposition = response.header("content-disposition").unwrap();
-        assert!(disposition.starts_with("attachment; filename=\"v-5d1e0c94b7aa-1."), "{disposition}");
+        assert!(
+            disposition.starts_with("attachment; filename=\"v-5d1e0c94b7aa-1."),
+            "{disposition}"
+        );
     }
-    assert_eq!(get(admin.address, "/api/violations/v-5d1e0c94b7aa-1/exe", &[]).status, 404);
+    assert_eq!(
+        get(admin.address, "/api/violations/v-5d1e0c94b7aa-1/exe", &[]).status,
+        404
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,13 +120,25 @@ async fn a_browser_is_told_to_be_strict() {
     let (_live, admin) = serve(|_| ()).await;
     for path in ["/", "/page/app.js", "/api/live", "/metrics", "/nothing"] {
         let response = get(admin.address, path, &[("Origin", "http://elsewhere.example")]);
-        let policy = response.header("content-security-policy").unwrap_or_else(|| panic!("{path} has no policy"));
-        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");
-        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
+        let policy = response
+            .header("content-security-policy")
+            .unwrap_or_else(|| panic!("{path} has no policy"));
+        assert!(
+            policy.starts_with("default-src 'none'") && !policy.contains("unsafe"),
+            "{path}: {policy}"
+        );
+        assert_eq!(
+            response.header("x-content-type-options"),
+            Some("nosniff"),
+            "{path}"
+        );
         assert_eq!(response.header("access-control-allow-origin"), None, "{path}");
     }
     let page = get(admin.address, "/", &[]).body;
-    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("style="), "{page}");
+    assert!(
+        !page.contains("http://") && !page.contains("https://") && !page.contains("style="),
+        "{page}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,12 +150,25 @@ async fn the_token_opens_everything_beyond_health_and_metrics() {
     for path in ["/metrics", "/healthz", "/"] {
         assert_eq!(get(admin.address, path, &[]).status, 200, "{path}");
     }
-    for path in ["/api/summary", "/api/violations", "/api/live", "/api/violations/v-5d1e0c94b7aa-1/json"] {
+    for path in [
+        "/api/summary",
+        "/api/violations",
+        "/api/live",
+        "/api/violations/v-5d1e0c94b7aa-1/json",
+    ] {
         assert_eq!(get(admin.address, path, &[]).status, 401, "{path}");
-        let wrong = get(admin.address, path, &[("Authorization", "Bearer correct horse battero")]);
+        let wrong = get(
+            admin.address,
+            path,
+            &[("Authorization", "Bearer correct horse battero")],
+        );
         assert_eq!(wrong.status, 401, "{path}");
         assert!(!wrong.body.contains("lost_update"));
-        let right = get(admin.address, path, &[("Authorization", "Bearer correct horse battery")]);
+        let right = get(
+            admin.address,
+            path,
+            &[("Authorization", "Bearer correct horse battery")],
+        );
         assert_eq!(right.status, 200, "{path}");
     }
 }
@@ -114,8 +176,14 @@ async fn the_token_opens_everything_beyond_health_and_metrics() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_name_for_loopback_learns_nothing() {
     let (_live, admin) = serve(|_| ()).await;
-    assert_eq!(get(admin.address, "/api/summary", &[("Host", "rebound.example")]).status, 403);
-    assert_eq!(get(admin.address, "/api/summary", &[("Host", "localhost:9632")]).status, 200);
+    assert_eq!(
+        get(admin.address, "/api/summary", &[("Host", "rebound.example")]).status,
+        403
+    );
+    assert_eq!(
+        get(admin.address, "/api/summary", &[("Host", "localhost:9632")]).status,
+        200
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,8 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_works_in_a_browser() {
-    let Some(playwright) = deps::find("node/node_modules/playwright-core") else { return };
-    let Some(chromium) = deps::system("/usr/bin/chromium") else { return };
+    let Some(playwright) = deps::find("node/node_modules/playwright-core") else {
+        return;
+    };
+    let Some(chromium) = deps::system("/usr/bin/chromium") else {
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "correct horse battery").unwrap();
@@ -44,8 +48,23 @@ async fn the_page_works_in_a_browser() {
     let complained = String::from_utf8_lossy(&output.stderr);
     println!("{said}");
     assert!(output.status.success(), "{said}\n{complained}");
-    for step in ["overview", "violations", "story", "edge", "download", "coverage", "keyboard", "phone", "wide", "token", "report"] {
-        assert!(said.contains(&format!("ok {step}")), "no step «{step}» in\n{said}\n{complained}");
+    for step in [
+        "overview",
+        "violations",
+        "story",
+        "edge",
+        "download",
+        "coverage",
+        "keyboard",
+        "phone",
+        "wide",
+        "token",
+        "report",
+    ] {
+        assert!(
+            said.contains(&format!("ok {step}")),
+            "no step «{step}» in\n{said}\n{complained}"
+        );
     }
 }
 
@@ -64,7 +83,10 @@ async fn serve(token_file: Option<std::path::PathBuf>) -> (Arc<Live>, admin::Adm
         violation.at = pgassay::clock::now() - age as u64 * 95_000_000_000;
     }
     live.audit().summary = summary;
-    let admin = admin::start(live.clone()).await.expect("the admin server starts").expect("it is configured");
+    let admin = admin::start(live.clone())
+        .await
+        .expect("the admin server starts")
+        .expect("it is configured");
     (live, admin)
 }
 
@@ -75,7 +97,11 @@ async fn pretend_traffic(live: Arc<Live>) {
         n += 1;
         live.statements.fetch_add(150 + n * 37 % 60, Relaxed);
         live.transactions.fetch_add(40 + n * 11 % 15, Relaxed);
-        let _ = live.added_latency.lock().unwrap().record_n(20_000 + n * 977 % 30_000, 50);
+        let _ = live
+            .added_latency
+            .lock()
+            .unwrap()
+            .record_n(20_000 + n * 977 % 30_000, 50);
         live.audit().summary.coverage.checked += 140;
         live.audit().summary.coverage.partial += n % 9;
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -9,8 +9,13 @@ use std::time::{Duration, Instant};
 fn the_interpreter_agrees_with_postgresql() {
     let cluster = Cluster::start().expect("a server");
     let mut client = Client::log_in(cluster.port());
-    let seconds = std::env::var("PGASSAY_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
-    let one: Option<u64> = std::env::var("PGASSAY_FUZZ_SEED").ok().and_then(|text| text.parse().ok());
+    let seconds = std::env::var("PGASSAY_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(30);
+    let one: Option<u64> = std::env::var("PGASSAY_FUZZ_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut tally = Tally::default();
     let mut differences = Vec::new();
@@ -27,5 +32,10 @@ fn the_interpreter_agrees_with_postgresql() {
     }
     println!("{}", tally.report());
     assert!(tally.statements > 0, "nothing was tried");
-    assert!(differences.is_empty(), "{} differences:\n\n{}", differences.len(), differences.join("\n\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n\n{}",
+        differences.len(),
+        differences.join("\n\n")
+    );
 }

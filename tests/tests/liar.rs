@@ -25,7 +25,9 @@ fn bank(seed: u64, number: u64, port: u16, rounds: usize) {
             1 => drop(client.query("select id, balance from account order by id")),
             2 => drop(client.query("select sum(balance) from account")),
             3 => drop(client.query("select count(*) from account")),
-            4 => drop(client.query(&format!("update account set balance = balance + 1 where id = {a}"))),
+            4 => drop(client.query(&format!(
+                "update account set balance = balance + 1 where id = {a}"
+            ))),
             5 => {
                 client.query(&format!("insert into account values ({}, 0)", a + 10));
             }
@@ -33,15 +35,21 @@ fn bank(seed: u64, number: u64, port: u16, rounds: usize) {
             7 => {
                 client.query("begin isolation level repeatable read");
                 let ok = !failed(&client.query(&format!("select id, balance from account where id = {a}")))
-                    && !failed(&client.query(&format!("update account set balance = balance - 5 where id = {a}")))
-                    && !failed(&client.query(&format!("update account set balance = balance + 5 where id = {b}")))
+                    && !failed(&client.query(&format!(
+                        "update account set balance = balance - 5 where id = {a}"
+                    )))
+                    && !failed(&client.query(&format!(
+                        "update account set balance = balance + 5 where id = {b}"
+                    )))
                     && !failed(&client.query("select sum(balance) from account"));
                 client.query(if ok { "commit" } else { "rollback" });
             }
             _ => {
                 client.query("begin isolation level serializable");
                 let ok = !failed(&client.query("select count(*) from doctor where on_call"))
-                    && !failed(&client.query(&format!("update doctor set on_call = not on_call where id = {a}")));
+                    && !failed(
+                        &client.query(&format!("update doctor set on_call = not on_call where id = {a}")),
+                    );
                 client.query(if ok { "commit" } else { "rollback" });
             }
         }
@@ -52,7 +60,9 @@ fn bank(seed: u64, number: u64, port: u16, rounds: usize) {
 fn run(cluster: &Cluster, fault: Option<Fault>, rounds: usize) -> (Vec<String>, u64) {
     let liar = Liar::start(cluster.address(), 7);
     // Nobody writes past the proxy here.
-    let proxy = Proxy::start_with(&liar.address(), |config| config.audit.writers = Writers::Exclusive);
+    let proxy = Proxy::start_with(&liar.address(), |config| {
+        config.audit.writers = Writers::Exclusive
+    });
     let mut setup = Client::log_in(proxy.port());
     for sql in [
         "drop table if exists account, doctor",
@@ -65,8 +75,9 @@ fn run(cluster: &Cluster, fault: Option<Fault>, rounds: usize) -> (Vec<String>, 
     }
     let traffic = |seed: u64| {
         let port = proxy.port();
-        let threads: Vec<_> =
-            (1..=CLIENTS).map(|number| std::thread::spawn(move || bank(seed, number, port, rounds))).collect();
+        let threads: Vec<_> = (1..=CLIENTS)
+            .map(|number| std::thread::spawn(move || bank(seed, number, port, rounds)))
+            .collect();
         threads.into_iter().for_each(|t| t.join().expect("a client"));
     };
     traffic(1);
@@ -95,7 +106,10 @@ fn run(cluster: &Cluster, fault: Option<Fault>, rounds: usize) -> (Vec<String>, 
     if fault.is_none() {
         summary.violations.iter().for_each(|v| println!("{}", v.story));
     }
-    (summary.violations.into_iter().map(|v| v.rule).collect(), liar.told())
+    (
+        summary.violations.into_iter().map(|v| v.rule).collect(),
+        liar.told(),
+    )
 }
 
 #[test]

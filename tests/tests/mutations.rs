@@ -14,7 +14,10 @@ use pgassay_tests::recorded::{Traffic, record};
 use std::collections::BTreeMap;
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 fn audit(records: &[Record]) -> Summary {
@@ -38,7 +41,9 @@ fn change(text: &str, answer: &mut Answer, rng: &mut Rng) -> Option<&'static str
         0 if rows > 0 => {
             let row = rng.usize(0..rows);
             let cell = rng.usize(0..answer.rows[row].len());
-            let old = answer.rows[row][cell].as_ref().and_then(|b| std::str::from_utf8(b).ok());
+            let old = answer.rows[row][cell]
+                .as_ref()
+                .and_then(|b| std::str::from_utf8(b).ok());
             let new = match old.and_then(|t| t.parse::<i64>().ok()) {
                 Some(n) => (n + FAR).to_string(),
                 None => "never written".to_owned(),
@@ -78,7 +83,12 @@ fn change(text: &str, answer: &mut Answer, rng: &mut Rng) -> Option<&'static str
 }
 
 fn retag(answer: &Answer) -> String {
-    let word = answer.tag.as_deref().and_then(|t| t.split(' ').next()).unwrap_or("SELECT").to_owned();
+    let word = answer
+        .tag
+        .as_deref()
+        .and_then(|t| t.split(' ').next())
+        .unwrap_or("SELECT")
+        .to_owned();
     format!("{word} {}", answer.rows.len())
 }
 
@@ -90,17 +100,34 @@ fn wrong_answers_are_caught() {
     // By kind: tried, caught.
     let mut table: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
     let mut missed = Vec::new();
-    for (at, level) in ["read committed", "repeatable read", "serializable"].into_iter().enumerate() {
-        let traffic = Traffic { seed: seed + at as u64, level, claim: None, clients: 4, rounds: 8 };
+    for (at, level) in ["read committed", "repeatable read", "serializable"]
+        .into_iter()
+        .enumerate()
+    {
+        let traffic = Traffic {
+            seed: seed + at as u64,
+            level,
+            claim: None,
+            clients: 4,
+            rounds: 8,
+        };
         let (live, records) = record(&cluster, &traffic);
-        assert!(live.violations.is_empty(), "{level}: {}", live.violations[0].story);
+        assert!(
+            live.violations.is_empty(),
+            "{level}: {}",
+            live.violations[0].story
+        );
         let right = audit(&records);
         let coverage = &right.coverage;
         println!(
             "{level}: {} statements, {} checked, {} partly, {} not {:?}",
             right.statements, coverage.checked, coverage.partial, coverage.unchecked, coverage.reasons
         );
-        assert!(right.violations.is_empty(), "{level}: {}", right.violations[0].story);
+        assert!(
+            right.violations.is_empty(),
+            "{level}: {}",
+            right.violations[0].story
+        );
         let data: Vec<usize> = (0..records.len())
             .filter(|r| match &records[*r] {
                 // The answers of aborted SERIALIZABLE transactions promise nothing.
@@ -117,10 +144,16 @@ fn wrong_answers_are_caught() {
         while tried < wanted / 3 {
             let target = data[rng.usize(0..data.len())];
             let mut changed = records.clone();
-            let Record::Statement(seen) = &mut changed[target] else { continue };
+            let Record::Statement(seen) = &mut changed[target] else {
+                continue;
+            };
             let text = seen.text.clone();
-            let Outcome::Answer(answer) = &mut seen.outcome else { continue };
-            let Some(kind) = change(&text, answer, &mut rng) else { continue };
+            let Outcome::Answer(answer) = &mut seen.outcome else {
+                continue;
+            };
+            let Some(kind) = change(&text, answer, &mut rng) else {
+                continue;
+            };
             tried += 1;
             let row = table.entry(kind).or_default();
             row[0] += 1;
@@ -137,18 +170,29 @@ fn wrong_answers_are_caught() {
         println!("{kind:<16}{tried:>8}{caught:>8}");
     }
     let tried: u64 = table.values().map(|r| r[0]).sum();
-    assert!(missed.len() as u64 * 100 <= tried, "{} of {tried} were missed:\n{}", missed.len(), missed.join("\n"));
+    assert!(
+        missed.len() as u64 * 100 <= tried,
+        "{} of {tried} were missed:\n{}",
+        missed.len(),
+        missed.join("\n")
+    );
 }
 
 /// Whether the transaction that this statement belongs to was rolled back.
 fn is_aborted(records: &[Record], at: usize) -> bool {
-    let Record::Statement(seen) = &records[at] else { return false };
+    let Record::Statement(seen) = &records[at] else {
+        return false;
+    };
     let later = records.iter().filter_map(|r| match r {
         Record::Statement(other) if other.session == seen.session && other.seq >= seen.seq => Some(other),
         _ => None,
     });
     let end = later
-        .filter(|o| matches!(&*o.text, "commit" | "rollback") || o.text.starts_with("begin") || matches!(o.outcome, Outcome::Error(_)))
+        .filter(|o| {
+            matches!(&*o.text, "commit" | "rollback")
+                || o.text.starts_with("begin")
+                || matches!(o.outcome, Outcome::Error(_))
+        })
         .min_by_key(|o| o.seq);
     end.is_some_and(|o| &*o.text == "rollback" || matches!(o.outcome, Outcome::Error(_)))
 }

@@ -19,13 +19,21 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn hook(sink: &Sink, kind: &str) -> Webhook {
-    Webhook { url: format!("http://{}/hook", sink.address), kind: kind.to_owned(), key_file: None }
+    Webhook {
+        url: format!("http://{}/hook", sink.address),
+        kind: kind.to_owned(),
+        key_file: None,
+    }
 }
 
 #[test]
 fn a_violation_reaches_the_pager() {
-    let Some(prometheus) = deps::system("/usr/bin/prometheus") else { return };
-    let Some(alertmanager) = deps::system("/usr/bin/prometheus-alertmanager") else { return };
+    let Some(prometheus) = deps::system("/usr/bin/prometheus") else {
+        return;
+    };
+    let Some(alertmanager) = deps::system("/usr/bin/prometheus-alertmanager") else {
+        return;
+    };
     let cluster = Cluster::start().expect("a server");
     let (pager, direct) = (Sink::start(&[200]), Sink::start(&[200]));
     let direct_hook = hook(&direct, "json");
@@ -50,8 +58,14 @@ fn a_violation_reaches_the_pager() {
     lost::both(&proxy.uri());
     let committed = Instant::now();
 
-    let told = direct.requests.recv_timeout(PATIENCE).expect("the direct hook is told");
-    println!("COMMIT to the direct hook: {:.2} s", committed.elapsed().as_secs_f64());
+    let told = direct
+        .requests
+        .recv_timeout(PATIENCE)
+        .expect("the direct hook is told");
+    println!(
+        "COMMIT to the direct hook: {:.2} s",
+        committed.elapsed().as_secs_f64()
+    );
     let told: serde_json::Value = serde_json::from_str(&told.body).unwrap();
     assert_eq!(told["violation"]["rule"], "lost_update");
     assert_eq!(told["violation"]["level"], "serializable");
@@ -63,21 +77,34 @@ fn a_violation_reaches_the_pager() {
             break page;
         }
     };
-    println!("COMMIT to the pager by Prometheus and Alertmanager: {:.2} s", committed.elapsed().as_secs_f64());
+    println!(
+        "COMMIT to the pager by Prometheus and Alertmanager: {:.2} s",
+        committed.elapsed().as_secs_f64()
+    );
     let page: serde_json::Value = serde_json::from_str(&page.body).unwrap();
     let alerts = page["alerts"].as_array().expect("alerts");
-    let alert = alerts.iter().find(|alert| alert["labels"]["alertname"] == "PgassayViolation").expect("our alert");
+    let alert = alerts
+        .iter()
+        .find(|alert| alert["labels"]["alertname"] == "PgassayViolation")
+        .expect("our alert");
     assert_eq!(alert["labels"]["rule"], "lost_update");
     assert_eq!(alert["labels"]["level"], "serializable");
     assert_eq!(alert["labels"]["severity"], "critical");
-    assert!(alert["annotations"]["runbook_url"].as_str().unwrap().ends_with("lost_update.md"));
+    assert!(
+        alert["annotations"]["runbook_url"]
+            .as_str()
+            .unwrap()
+            .ends_with("lost_update.md")
+    );
 }
 
 #[test]
 fn a_hook_that_fails_is_told_again_and_only_once() {
     let sink = Sink::start(&[500, 429, 200]);
     let live = live_with(&sink, "slack", None);
-    let webhooks = Webhooks::start(live.clone()).unwrap().expect("a hook is configured");
+    let webhooks = Webhooks::start(live.clone())
+        .unwrap()
+        .expect("a hook is configured");
     live.audit().summary = sample::summary();
     // Two violations: one is refused twice at first, both arrive in the end.
     let mut arrived = std::collections::BTreeSet::new();
@@ -99,30 +126,47 @@ fn what_waits_survives_a_restart() {
     // Nobody listens at first.
     let port = free_port().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let hook = Webhook { url: format!("http://{address}/"), kind: "json".to_owned(), key_file: None };
+    let hook = Webhook {
+        url: format!("http://{address}/"),
+        kind: "json".to_owned(),
+        key_file: None,
+    };
     let start = || {
         let mut config = pgassay::config::Config::default();
         config.webhooks = vec![hook.clone()];
         config.journal.dir = Some(dir.path().to_owned());
         let live = Arc::new(Live::new(config));
-        let webhooks = Webhooks::start(live.clone()).unwrap().expect("a hook is configured");
+        let webhooks = Webhooks::start(live.clone())
+            .unwrap()
+            .expect("a hook is configured");
         (live, webhooks)
     };
     let (live, webhooks) = start();
     live.audit().summary.violations = vec![sample::lost_update()];
-    wait_for("an attempt has failed", || live.webhooks_failed.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    wait_for("an attempt has failed", || {
+        live.webhooks_failed.load(std::sync::atomic::Ordering::Relaxed) > 0
+    });
     webhooks.finish();
 
-    let sink = Sink::start_on(std::net::TcpListener::bind(address).expect("the port is still free"), &[200]);
+    let sink = Sink::start_on(
+        std::net::TcpListener::bind(address).expect("the port is still free"),
+        &[200],
+    );
     let (_live, webhooks) = start();
-    let request = sink.requests.recv_timeout(PATIENCE).expect("told after the restart");
+    let request = sink
+        .requests
+        .recv_timeout(PATIENCE)
+        .expect("told after the restart");
     assert!(request.body.contains("lost_update"));
     webhooks.finish();
 
     let (live, webhooks) = start();
     live.audit().summary.violations = vec![sample::lost_update()];
     webhooks.finish();
-    assert!(sink.requests.try_recv().is_err(), "its fingerprint was told already");
+    assert!(
+        sink.requests.try_recv().is_err(),
+        "its fingerprint was told already"
+    );
 }
 
 fn live_with(sink: &Sink, kind: &str, journal: Option<&Path>) -> Arc<Live> {
@@ -146,9 +190,16 @@ impl Drop for Running {
 }
 
 fn start(mut command: Command, address: SocketAddr, path: &str) -> Running {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
     let running = Running { child, address };
-    wait_for(path, || http::try_get(address, path, &[]).is_ok_and(|answer| answer.status == 200));
+    wait_for(path, || {
+        http::try_get(address, path, &[]).is_ok_and(|answer| answer.status == 200)
+    });
     running
 }
 
@@ -163,7 +214,9 @@ fn start_alertmanager(program: &Path, dir: &Path, pager: SocketAddr) -> Running 
     let mut command = Command::new(program);
     command.arg(format!("--config.file={}", file.display()));
     command.arg(format!("--storage.path={}", dir.join("alertmanager").display()));
-    command.arg(format!("--web.listen-address={address}")).arg("--cluster.listen-address=");
+    command
+        .arg(format!("--web.listen-address={address}"))
+        .arg("--cluster.listen-address=");
     start(command, address, "/-/ready")
 }
 
@@ -180,8 +233,13 @@ fn start_prometheus(program: &Path, dir: &Path, proxy: SocketAddr, alertmanager:
     let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
     let mut command = Command::new(program);
     command.arg(format!("--config.file={}", file.display()));
-    command.arg(format!("--storage.tsdb.path={}", dir.join("prometheus").display()));
-    command.arg(format!("--web.listen-address={address}")).arg("--enable-feature=exemplar-storage");
+    command.arg(format!(
+        "--storage.tsdb.path={}",
+        dir.join("prometheus").display()
+    ));
+    command
+        .arg(format!("--web.listen-address={address}"))
+        .arg("--enable-feature=exemplar-storage");
     start(command, address, "/-/ready")
 }
 

@@ -12,7 +12,10 @@ fn run(program: std::path::PathBuf, port: u16, arguments: &[&str]) -> String {
         .env_remove("PGSSLMODE")
         .output()
         .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{arguments:?}\n{out}\n{err}");
     out.into_owned()
 }
@@ -22,12 +25,19 @@ fn psql_works() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start(&cluster.address());
     let psql = |sql: &str| {
-        run(cluster.program("psql"), proxy.port(), &["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql])
+        run(
+            cluster.program("psql"),
+            proxy.port(),
+            &["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql],
+        )
     };
     assert_eq!(psql("select 40 + 2"), "42\n");
     assert_eq!(psql("select 1; select 2"), "1\n2\n");
     psql("create table t(a int primary key, b text)");
-    assert_eq!(psql("begin; insert into t values (1, 'x') returning b; commit"), "x\n");
+    assert_eq!(
+        psql("begin; insert into t values (1, 'x') returning b; commit"),
+        "x\n"
+    );
     assert_eq!(psql("copy (select generate_series(1, 3)) to stdout"), "1\n2\n3\n");
     assert_eq!(psql("show application_name"), "psql\n");
 }
@@ -43,6 +53,9 @@ fn pgbench_works_in_all_three_modes() {
             proxy.port(),
             &["-n", "-c", "4", "-j", "2", "-t", "50", "-M", mode],
         );
-        assert!(out.contains("number of transactions actually processed: 200/200"), "{out}");
+        assert!(
+            out.contains("number of transactions actually processed: 200/200"),
+            "{out}"
+        );
     }
 }

@@ -17,8 +17,11 @@ fn program(name: &str) -> PathBuf {
 fn drive(cluster: &Cluster, command: impl FnOnce(&Proxy) -> Command) {
     let proxy = Proxy::start_with(&cluster.address(), |config| config.record_only = true);
     let output = command(&proxy).output().expect("the driver's program runs");
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(output.status.success() && said.contains("ok"), "{said}");
     let live = proxy.stop();
     assert!(live.statements.load(Relaxed) > 20);
@@ -44,7 +47,9 @@ fn psycopg() {
 
 #[test]
 fn psycopg_with_protocol_3_2() {
-    let (Some(options), Some(_)) = (Options::default().other_version(), deps::find("python")) else { return };
+    let (Some(options), Some(_)) = (Options::default().other_version(), deps::find("python")) else {
+        return;
+    };
     let cluster = Cluster::start_with(options).unwrap();
     drive(&cluster, |proxy| {
         let mut command = python("psycopg_all.py", &proxy.uri()).unwrap();
@@ -64,18 +69,25 @@ fn asyncpg() {
 
 #[test]
 fn node_postgres() {
-    let Some(packages) = deps::find("node/node_modules") else { return };
+    let Some(packages) = deps::find("node/node_modules") else {
+        return;
+    };
     let cluster = Cluster::start().unwrap();
     drive(&cluster, |proxy| {
         let mut command = Command::new("node");
-        command.env("NODE_PATH", packages).arg(program("node_all.js")).arg(proxy.uri());
+        command
+            .env("NODE_PATH", packages)
+            .arg(program("node_all.js"))
+            .arg(proxy.uri());
         command
     });
 }
 
 #[test]
 fn pgjdbc() {
-    let Some(jar) = deps::system("/usr/share/java/postgresql.jar") else { return };
+    let Some(jar) = deps::system("/usr/share/java/postgresql.jar") else {
+        return;
+    };
     let cluster = Cluster::start().unwrap();
     let classes = tempfile::tempdir().unwrap();
     let compiled = Command::new("javac")
@@ -86,7 +98,11 @@ fn pgjdbc() {
         .arg(program("JdbcAll.java"))
         .output()
         .expect("javac is installed (deploy/setup.sh test)");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    assert!(
+        compiled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&compiled.stderr)
+    );
     drive(&cluster, |proxy| {
         // SCRAM's helper libraries, where the package keeps them.
         let class_path = format!("{}:{}:/usr/share/java/*", classes.path().display(), jar.display());
@@ -101,14 +117,24 @@ fn pgjdbc() {
 fn tokio_postgres() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start_with(&cluster.address(), |config| config.record_only = true);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
-        let (mut client, connection) =
-            tokio_postgres::connect(&proxy.uri(), tokio_postgres::NoTls).await.unwrap();
+        let (mut client, connection) = tokio_postgres::connect(&proxy.uri(), tokio_postgres::NoTls)
+            .await
+            .unwrap();
         tokio::spawn(connection);
-        client.batch_execute("create table t(a int primary key, b text)").await.unwrap();
+        client
+            .batch_execute("create table t(a int primary key, b text)")
+            .await
+            .unwrap();
         let transaction = client.transaction().await.unwrap();
-        let insert = transaction.prepare("insert into t values ($1, $2)").await.unwrap();
+        let insert = transaction
+            .prepare("insert into t values ($1, $2)")
+            .await
+            .unwrap();
         // Pipelined: both are sent before either is answered.
         let (first, second) = tokio::join!(
             transaction.execute(&insert, &[&1, &"one"]),
@@ -139,5 +165,8 @@ fn tokio_postgres() {
     drop(runtime);
     let live = proxy.stop();
     assert!(live.statements.load(Relaxed) > 35);
-    assert_eq!((live.decode_errors.load(Relaxed), live.gaps.load(Relaxed)), (0, 0));
+    assert_eq!(
+        (live.decode_errors.load(Relaxed), live.gaps.load(Relaxed)),
+        (0, 0)
+    );
 }

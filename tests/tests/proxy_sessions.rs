@@ -63,7 +63,11 @@ fn the_extended_protocol_in_all_its_forms() {
     assert_eq!(tags(&client.query("set application_name = 'x'")), "CSZ");
 
     // FunctionCall: lo_creat(int4), oid 957, with one binary argument.
-    let call = [&957u32.to_be_bytes()[..], &[0, 1, 0, 1, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 1]].concat();
+    let call = [
+        &957u32.to_be_bytes()[..],
+        &[0, 1, 0, 1, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 1],
+    ]
+    .concat();
     client.send(&message(b'F', &call));
     assert_eq!(tags(&client.until_ready()), "VZ");
 
@@ -91,8 +95,14 @@ fn copy_in_copy_out_and_copy_that_fails() {
     begin(&mut client);
     // The server ignores Flush and Sync in mid-copy.
     client.send(
-        &[message(b'd', b"1\n2\n"), message(b'H', b""), sync(), message(b'd', b"3\n"), message(b'c', b"")]
-            .concat(),
+        &[
+            message(b'd', b"1\n2\n"),
+            message(b'H', b""),
+            sync(),
+            message(b'd', b"3\n"),
+            message(b'c', b""),
+        ]
+        .concat(),
     );
     assert_eq!(tags(&client.until_ready()), "CZ");
     begin(&mut client);
@@ -143,10 +153,16 @@ fn a_row_of_a_hundred_megabytes_passes_and_is_recorded_as_cut() {
     assert_eq!(tags(&client.query("select 1")), "TDCZ");
     drop(client);
     proxy.stop();
-    let records: Vec<Record> =
-        Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
-    let big = statements(&records).find(|(text, _)| text.contains("repeat")).unwrap();
-    let Outcome::Answer(answer) = big.1 else { panic!("{:?}", big.1) };
+    let records: Vec<Record> = Reader::open(dir.path(), None)
+        .unwrap()
+        .map(|record| record.unwrap())
+        .collect();
+    let big = statements(&records)
+        .find(|(text, _)| text.contains("repeat"))
+        .unwrap();
+    let Outcome::Answer(answer) = big.1 else {
+        panic!("{:?}", big.1)
+    };
     assert_eq!(answer.cut.as_ref().map(|cut| cut.rows), Some(1));
     assert!(
         std::fs::read_dir(dir.path())
@@ -168,14 +184,19 @@ fn a_slow_reader_pushes_back_on_the_server_and_memory_stays_bounded() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start(&cluster.address());
     let mut slow = Client::log_in(proxy.port());
-    slow.send(&message(b'Q', &text("select repeat('x', 1000000) from generate_series(1, 300)")));
+    slow.send(&message(
+        b'Q',
+        &text("select repeat('x', 1000000) from generate_series(1, 300)"),
+    ));
     // Others are served meanwhile.
     let mut other = Client::log_in(proxy.port());
     for _ in 0..20 {
         assert_eq!(tags(&other.query("select 1")), "TDCZ");
     }
     // Nobody read, so the server cannot have sent it all: the sockets and one buffer are full.
-    wait_until("the first bytes are recorded", || proxy.live().bytes_to_client.load(Relaxed) > 100_000);
+    wait_until("the first bytes are recorded", || {
+        proxy.live().bytes_to_client.load(Relaxed) > 100_000
+    });
     assert!(proxy.live().bytes_to_client.load(Relaxed) < 100_000_000);
     assert_eq!(slow.until_ready().len(), 303);
 }
@@ -206,10 +227,17 @@ fn unknown_messages_are_forwarded_and_counted() {
             return;
         }
         // BackendKeyData may be absent.
-        stream.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat()).unwrap();
+        stream
+            .write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat())
+            .unwrap();
         let mut query = [0; 6];
         std::io::Read::read_exact(&mut stream, &mut query).unwrap();
-        let answer = [message(b'y', b"what is this"), message(b'I', b""), message(b'Z', b"I")].concat();
+        let answer = [
+            message(b'y', b"what is this"),
+            message(b'I', b""),
+            message(b'Z', b"I"),
+        ]
+        .concat();
         stream.write_all(&answer).unwrap();
         let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
     });
@@ -218,7 +246,9 @@ fn unknown_messages_are_forwarded_and_counted() {
     client.send(&startup(VERSION_3_0, &[("user", "me")]));
     client.until_ready();
     assert_eq!(tags(&client.query("")), "yIZ");
-    wait_until("it is counted", || proxy.live().unknown_messages.load(Relaxed) == 1);
+    wait_until("it is counted", || {
+        proxy.live().unknown_messages.load(Relaxed) == 1
+    });
 }
 
 #[test]
@@ -232,7 +262,11 @@ fn a_server_that_dies_is_a_clear_error_and_a_restart_is_survived() {
     // The server's own words, and only those.
     for client in [&mut idle, &mut busy] {
         let said = client.until_closed();
-        assert_eq!(said.iter().filter(|message| message.tag == b'E').count(), 1, "{said:?}");
+        assert_eq!(
+            said.iter().filter(|message| message.tag == b'E').count(),
+            1,
+            "{said:?}"
+        );
         assert_eq!(said.last().unwrap().field('C').as_deref(), Some("57P01"));
     }
     let mut early = Client::connect(proxy.port());
@@ -266,14 +300,19 @@ fn replication_connections_pass_unrecorded() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start(&cluster.address());
     let mut client = Client::connect(proxy.port());
-    client.send(&startup(VERSION_3_0, &[("user", "postgres"), ("replication", "true")]));
+    client.send(&startup(
+        VERSION_3_0,
+        &[("user", "postgres"), ("replication", "true")],
+    ));
     client.until_ready();
     assert_eq!(tags(&client.query("IDENTIFY_SYSTEM")), "TDCZ");
     // CopyBoth, both ways.
     let position = client.query("IDENTIFY_SYSTEM");
     let body = String::from_utf8_lossy(&position[1].body).into_owned();
-    let lsn =
-        body.split(|c: char| !c.is_ascii_hexdigit() && c != '/').find(|word| word.contains('/')).unwrap();
+    let lsn = body
+        .split(|c: char| !c.is_ascii_hexdigit() && c != '/')
+        .find(|word| word.contains('/'))
+        .unwrap();
     client.send(&message(b'Q', &text(&format!("START_REPLICATION {lsn}"))));
     assert_eq!(client.next().unwrap().tag, b'W');
     client.send(&message(b'c', b""));
@@ -296,7 +335,18 @@ fn unix_sockets_and_ipv6_on_both_sides() {
     let stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let psql = |host: &str, port: &str| {
         let output = std::process::Command::new(cluster.program("psql"))
-            .args(["-XAtq", "-h", host, "-p", port, "-U", "postgres", "-c", "select 42", "postgres"])
+            .args([
+                "-XAtq",
+                "-h",
+                host,
+                "-p",
+                port,
+                "-U",
+                "postgres",
+                "-c",
+                "select 42",
+                "postgres",
+            ])
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -324,12 +374,17 @@ fn a_drain_ends_idle_sessions_and_lets_transactions_finish() {
     let stopping = std::thread::spawn(move || proxy.stop());
     assert_eq!(idle.until_closed()[0].field('C').as_deref(), Some("57P01"));
     assert!(live.draining.load(Relaxed));
-    wait_until("nobody listens any more", || std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
+    wait_until("nobody listens any more", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_err()
+    });
     assert_eq!(tags(&busy.query("insert into d values (1)")), "CZ");
     assert_eq!(tags(&busy.query("commit")), "CZ");
     assert_eq!(busy.until_closed()[0].field('C').as_deref(), Some("57P01"));
     stopping.join().unwrap();
-    assert_eq!(tags(&Client::log_in(cluster.port()).query("select * from d")), "TDCZ");
+    assert_eq!(
+        tags(&Client::log_in(cluster.port()).query("select * from d")),
+        "TDCZ"
+    );
 }
 
 #[test]
@@ -349,7 +404,9 @@ fn a_drain_does_not_wait_for_clients_that_have_not_begun() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start_with(&cluster.address(), |config| config.proxy.drain_seconds = 600);
     let mut silent = Client::connect(proxy.port());
-    wait_until("it is accepted", || proxy.live().connections_open.load(Relaxed) == 1);
+    wait_until("it is accepted", || {
+        proxy.live().connections_open.load(Relaxed) == 1
+    });
     proxy.stop();
     assert_eq!(silent.until_closed(), []);
 }
@@ -367,7 +424,9 @@ fn clients_that_vanish_leave_nothing_behind() {
             _ => (),
         }
     }
-    wait_until("all connections are gone", || proxy.live().connections_open.load(Relaxed) == 0);
+    wait_until("all connections are gone", || {
+        proxy.live().connections_open.load(Relaxed) == 0
+    });
     assert_eq!(tags(&Client::log_in(proxy.port()).query("select 1")), "TDCZ");
 }
 
@@ -386,12 +445,17 @@ fn what_passed_is_recorded_with_its_windows() {
     drop(client);
     let live = proxy.stop();
     assert_eq!(live.statements.load(Relaxed), 4);
-    assert_eq!((live.gaps.load(Relaxed), live.decode_errors.load(Relaxed)), (0, 0));
+    assert_eq!(
+        (live.gaps.load(Relaxed), live.decode_errors.load(Relaxed)),
+        (0, 0)
+    );
     assert!(live.journal_bytes.load(Relaxed) > 0);
     assert_eq!(live.summary().statements, 4);
 
-    let records: Vec<Record> =
-        Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
+    let records: Vec<Record> = Reader::open(dir.path(), None)
+        .unwrap()
+        .map(|record| record.unwrap())
+        .collect();
     let windows: Vec<_> = records
         .iter()
         .filter_map(|record| match record {
@@ -430,8 +494,10 @@ fn passwords_and_keys_are_not_recorded() {
     client.query("select 1");
     drop(client);
     proxy.stop();
-    let records: Vec<Record> =
-        Reader::open(dir.path(), None).unwrap().map(|record| record.unwrap()).collect();
+    let records: Vec<Record> = Reader::open(dir.path(), None)
+        .unwrap()
+        .map(|record| record.unwrap())
+        .collect();
     assert_eq!(statements(&records).count(), 1);
     assert!(!format!("{records:?}").contains("sesame"));
 }
@@ -439,7 +505,9 @@ fn passwords_and_keys_are_not_recorded() {
 #[test]
 fn a_lane_that_overflows_is_a_gap_and_the_client_does_not_notice() {
     let cluster = Cluster::start().unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| config.capture.lane_bytes_max = 20_000);
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        config.capture.lane_bytes_max = 20_000
+    });
     let mut client = Client::log_in(proxy.port());
     let answer = client.query("select repeat('x', 1000000) from generate_series(1, 20)");
     assert_eq!(answer.len(), 23);

@@ -48,7 +48,10 @@ fn gss_then_ssl_then_startup() {
 fn ssl_then_gss_works_too_but_each_only_once() {
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::start(&cluster.address());
-    for (first, second) in [(ssl_request(), gssenc_request()), (gssenc_request(), ssl_request())] {
+    for (first, second) in [
+        (ssl_request(), gssenc_request()),
+        (gssenc_request(), ssl_request()),
+    ] {
         let mut client = Client::connect(proxy.port());
         client.send(&first);
         assert_eq!(client.byte(), b'N');
@@ -68,7 +71,10 @@ fn bytes_behind_an_encryption_request_are_refused() {
         client.send(&[request, startup(VERSION_3_0, ME)].concat());
         let answer = client.until_closed();
         assert_eq!(answer[0].field('C').as_deref(), Some("08P01"));
-        assert!(answer[0].field('M').unwrap().contains("unencrypted data"), "{answer:?}");
+        assert!(
+            answer[0].field('M').unwrap().contains("unencrypted data"),
+            "{answer:?}"
+        );
     }
 }
 
@@ -112,8 +118,11 @@ fn random_bytes_do_no_harm() {
     let mut bystander = Client::log_in(proxy.port());
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..60 {
-        let mut client =
-            if round % 2 == 0 { Client::connect(proxy.port()) } else { Client::log_in(proxy.port()) };
+        let mut client = if round % 2 == 0 {
+            Client::connect(proxy.port())
+        } else {
+            Client::log_in(proxy.port())
+        };
         let mut bytes = vec![0; random.usize(1..3_000)];
         random.fill(&mut bytes);
         // After the startup the server is the one to complain; either side may close first.
@@ -137,10 +146,17 @@ fn the_startup_packet_is_forwarded_verbatim() {
     for packet in [
         startup(
             VERSION_3_0,
-            &[("user", "me"), ("options", "-c geqo=off --search_path=a,b"), ("extra_float_digits", "2")],
+            &[
+                ("user", "me"),
+                ("options", "-c geqo=off --search_path=a,b"),
+                ("extra_float_digits", "2"),
+            ],
         ),
         startup(VERSION_3_2, &[("user", "me"), ("_pq_.unheard_of", "yes")]),
-        startup(3 << 16 | 9999, &[("user", "Ünï"), ("database", ""), ("replication", "false")]),
+        startup(
+            3 << 16 | 9999,
+            &[("user", "Ünï"), ("database", ""), ("replication", "false")],
+        ),
         startup(4 << 16, &[("user", "me")]),
         // Not even the terminator is ours to judge.
         packet(VERSION_3_0, b"user\0me\0no value"),
@@ -165,7 +181,10 @@ fn a_newer_protocol_is_negotiated_by_the_server_exactly_once() {
         let options = &[("user", "postgres"), ("database", "postgres"), ("_pq_.test", "1")];
         client.send(&startup(3 << 16 | 9999, options));
         let answer = client.until_ready();
-        answer.into_iter().filter(|message| message.tag == b'v').collect::<Vec<_>>()
+        answer
+            .into_iter()
+            .filter(|message| message.tag == b'v')
+            .collect::<Vec<_>>()
     };
     let through = ask(proxy.port());
     assert_eq!(through.len(), 1);
@@ -193,8 +212,10 @@ fn cancel_requests_pass_with_keys_of_any_length() {
         }
     });
     let proxy = Proxy::start(&server.address());
-    let keys: Vec<Vec<u8>> =
-        [4, 32, 256].iter().map(|length| [&[0, 0, 0, 9][..], &vec![7; *length]].concat()).collect();
+    let keys: Vec<Vec<u8>> = [4, 32, 256]
+        .iter()
+        .map(|length| [&[0, 0, 0, 9][..], &vec![7; *length]].concat())
+        .collect();
     for key in &keys {
         let mut client = Client::connect(proxy.port());
         client.send(&packet(80_877_102, key));
@@ -204,7 +225,11 @@ fn cancel_requests_pass_with_keys_of_any_length() {
     assert_eq!(*seen.lock().unwrap(), expected);
     assert_eq!(proxy.live().cancel_requests.load(Relaxed), 3);
     let live = proxy.stop();
-    assert_eq!(live.bytes_to_server.load(Relaxed), 0, "cancel keys are not captured");
+    assert_eq!(
+        live.bytes_to_server.load(Relaxed),
+        0,
+        "cancel keys are not captured"
+    );
 }
 
 #[test]
@@ -213,7 +238,12 @@ fn a_running_query_is_cancelled() {
     let proxy = Proxy::start(&cluster.address());
     let mut client = Client::connect(proxy.port());
     client.send(&startup(VERSION_3_0, ME));
-    let key = client.until_ready().into_iter().find(|message| message.tag == b'K').unwrap().body;
+    let key = client
+        .until_ready()
+        .into_iter()
+        .find(|message| message.tag == b'K')
+        .unwrap()
+        .body;
     client.send(&message(b'Q', &text("select pg_sleep(300)")));
     // The statement may not have started yet when the first request arrives.
     let cancel = {
@@ -263,7 +293,10 @@ fn a_server_that_is_not_there_is_a_clear_error() {
     client.send(&startup(VERSION_3_0, ME));
     let answer = client.until_closed();
     assert_eq!(answer[0].field('C').as_deref(), Some("08001"));
-    assert!(answer[0].field('M').unwrap().contains(&port.to_string()), "{answer:?}");
+    assert!(
+        answer[0].field('M').unwrap().contains(&port.to_string()),
+        "{answer:?}"
+    );
     assert!(!proxy.live().is_ready());
 }
 

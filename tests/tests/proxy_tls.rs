@@ -16,7 +16,9 @@ const PASSWORD: &str = "a pässword";
 fn psql(cluster: &Cluster, port: u16, options: &str) -> Result<String, String> {
     let output = Command::new(cluster.program("psql"))
         .args(["-XAtq", "-c", "select 40 + 2"])
-        .arg(format!("host=127.0.0.1 port={port} user=postgres dbname=postgres {options}"))
+        .arg(format!(
+            "host=127.0.0.1 port={port} user=postgres dbname=postgres {options}"
+        ))
         .env("PGPASSWORD", PASSWORD)
         .output()
         .unwrap();
@@ -46,7 +48,11 @@ fn every_password_method_passes_through_plain_legs() {
     for method in ["password", "md5", "scram-sha-256"] {
         let cluster = Cluster::start_with(Options::default().password(method, PASSWORD)).unwrap();
         let proxy = Proxy::start(&cluster.address());
-        assert_eq!(psql(&cluster, proxy.port(), "sslmode=disable"), answered(), "{method}");
+        assert_eq!(
+            psql(&cluster, proxy.port(), "sslmode=disable"),
+            answered(),
+            "{method}"
+        );
         let wrong = psql(&cluster, proxy.port(), "sslmode=disable password=wrong").unwrap_err();
         assert!(wrong.contains("password authentication failed"), "{wrong}");
     }
@@ -56,11 +62,19 @@ fn every_password_method_passes_through_plain_legs() {
 fn tls_to_the_client_and_plain_to_the_server() {
     let own = Certificates::make("proxy");
     let cluster = Cluster::start_with(Options::default().password("scram-sha-256", PASSWORD)).unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| secured(config, &own, TlsMode::Require));
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        secured(config, &own, TlsMode::Require)
+    });
     let root = format!("sslrootcert={}", own.authority.display());
     assert_eq!(psql(&cluster, proxy.port(), "sslmode=require"), answered());
-    assert_eq!(psql(&cluster, proxy.port(), &format!("sslmode=verify-full {root}")), answered());
-    assert_eq!(psql(&cluster, proxy.port(), "sslmode=require channel_binding=disable"), answered());
+    assert_eq!(
+        psql(&cluster, proxy.port(), &format!("sslmode=verify-full {root}")),
+        answered()
+    );
+    assert_eq!(
+        psql(&cluster, proxy.port(), "sslmode=require channel_binding=disable"),
+        answered()
+    );
     // The server offers no channel binding, so a client that insists refuses.
     assert!(psql(&cluster, proxy.port(), "sslmode=require channel_binding=require").is_err());
     let plain = psql(&cluster, proxy.port(), "sslmode=disable").unwrap_err();
@@ -74,7 +88,9 @@ fn tls_to_the_client_and_plain_to_the_server() {
 fn plain_to_the_client_and_tls_to_the_server() {
     let theirs = Certificates::make("server");
     let stranger = Certificates::make("stranger");
-    let options = Options::default().tls(&theirs).password("scram-sha-256", PASSWORD);
+    let options = Options::default()
+        .tls(&theirs)
+        .password("scram-sha-256", PASSWORD);
     let cluster = Cluster::start_with(options).unwrap();
     let root = |path: &Path| format!("sslrootcert={}", path.display());
     for (parameters, works) in [
@@ -84,15 +100,20 @@ fn plain_to_the_client_and_tls_to_the_server() {
         (format!("sslmode=verify-ca&{}", root(&theirs.authority)), true),
         (format!("sslmode=verify-full&{}", root(&theirs.authority)), true),
         (format!("sslmode=verify-ca&{}", root(&stranger.authority)), false),
-        (format!("sslmode=verify-full&{}", root(&stranger.authority)), false),
+        (
+            format!("sslmode=verify-full&{}", root(&stranger.authority)),
+            false,
+        ),
         (format!("sslmode=require&{}", root(&stranger.authority)), false),
     ] {
         let proxy = Proxy::start(&upstream(&cluster, &parameters));
         let answer = psql(&cluster, proxy.port(), "sslmode=disable");
         assert_eq!(answer.is_ok(), works, "{parameters}: {answer:?}");
         if works {
-            let mut client =
-                tokio_query(proxy.port(), "select ssl from pg_stat_ssl where pid = pg_backend_pid()");
+            let mut client = tokio_query(
+                proxy.port(),
+                "select ssl from pg_stat_ssl where pid = pg_backend_pid()",
+            );
             let encrypted = client.pop().unwrap();
             assert_eq!(encrypted == "t", !parameters.contains("allow"), "{parameters}");
         }
@@ -101,10 +122,18 @@ fn plain_to_the_client_and_tls_to_the_server() {
 
 /// The first column of a query's rows, by a driver that is not libpq.
 fn tokio_query(port: u16, sql: &str) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(port).user("postgres").password(PASSWORD).dbname("postgres");
+        config
+            .host("127.0.0.1")
+            .port(port)
+            .user("postgres")
+            .password(PASSWORD)
+            .dbname("postgres");
         let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let rows = client.simple_query(sql).await.unwrap();
@@ -130,14 +159,19 @@ fn sslmode_demands_what_it_says() {
 #[test]
 fn tls_on_both_legs_needs_the_servers_certificate_or_a_user_list() {
     let (own, theirs) = (Certificates::make("proxy"), Certificates::make("server"));
-    let options = Options::default().tls(&theirs).password("scram-sha-256", PASSWORD);
+    let options = Options::default()
+        .tls(&theirs)
+        .password("scram-sha-256", PASSWORD);
     let cluster = Cluster::start_with(options).unwrap();
     let both = upstream(&cluster, "sslmode=require");
 
     // Our own certificate: SCRAM binds to a certificate that the server does not know.
     let proxy = Proxy::start_with(&both, |config| secured(config, &own, TlsMode::Allow));
     assert!(psql(&cluster, proxy.port(), "sslmode=require").is_err());
-    assert_eq!(psql(&cluster, proxy.port(), "sslmode=require channel_binding=disable"), answered());
+    assert_eq!(
+        psql(&cluster, proxy.port(), "sslmode=require channel_binding=disable"),
+        answered()
+    );
 
     // The server's own: everything passes.
     let proxy = Proxy::start_with(&both, |config| secured(config, &theirs, TlsMode::Allow));
@@ -161,7 +195,10 @@ fn tls_on_both_legs_needs_the_servers_certificate_or_a_user_list() {
     assert_eq!(psql(&cluster, proxy.port(), "sslmode=disable"), answered());
     for options in ["sslmode=require password=wrong", "sslmode=require user=stranger"] {
         let error = psql(&cluster, proxy.port(), options).unwrap_err();
-        assert!(error.contains("password authentication failed"), "{options}: {error}");
+        assert!(
+            error.contains("password authentication failed"),
+            "{options}: {error}"
+        );
     }
 }
 
@@ -175,8 +212,15 @@ fn termination_logs_in_by_whatever_the_server_asks_for() {
             config.auth.mode = AuthMode::Terminate;
             config.auth.users = Some(users.clone());
         });
-        assert_eq!(psql(&cluster, proxy.port(), "sslmode=disable"), answered(), "{method}");
-        assert!(psql(&cluster, proxy.port(), "sslmode=disable password=wrong").is_err(), "{method}");
+        assert_eq!(
+            psql(&cluster, proxy.port(), "sslmode=disable"),
+            answered(),
+            "{method}"
+        );
+        assert!(
+            psql(&cluster, proxy.port(), "sslmode=disable password=wrong").is_err(),
+            "{method}"
+        );
         // The server's own words about what comes after authentication reach the client.
         let error = psql(&cluster, proxy.port(), "sslmode=disable dbname=nowhere").unwrap_err();
         assert!(error.contains("\"nowhere\" does not exist"), "{error}");
@@ -185,7 +229,11 @@ fn termination_logs_in_by_whatever_the_server_asks_for() {
         client.send(&startup(VERSION_3_0, &[("user", "postgres")]));
         assert_eq!(client.next().unwrap().tag, b'R');
         client.send(&message(b'p', &text("nonsense")));
-        assert_eq!(client.until_closed()[0].field('C').as_deref(), Some("08P01"), "{method}");
+        assert_eq!(
+            client.until_closed()[0].field('C').as_deref(),
+            Some("08P01"),
+            "{method}"
+        );
     }
 }
 
@@ -193,7 +241,9 @@ fn termination_logs_in_by_whatever_the_server_asks_for() {
 fn a_new_certificate_is_picked_up_without_a_restart() {
     let (first, second) = (Certificates::make("first"), Certificates::make("second"));
     let cluster = Cluster::start_with(Options::default().password("scram-sha-256", PASSWORD)).unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| secured(config, &first, TlsMode::Allow));
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        secured(config, &first, TlsMode::Allow)
+    });
     let verify = |authority: &Path| {
         let options = format!("sslmode=verify-full sslrootcert={}", authority.display());
         psql(&cluster, proxy.port(), &options)
@@ -214,29 +264,57 @@ fn a_new_certificate_is_picked_up_without_a_restart() {
 
 #[test]
 fn newer_drivers_cancel_and_connect_directly_over_tls() {
-    let Some(python) = pgassay_tests::deps::find("python") else { return };
+    let Some(python) = pgassay_tests::deps::find("python") else {
+        return;
+    };
     let own = Certificates::make("proxy");
     let cluster = Cluster::start().unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| secured(config, &own, TlsMode::Require));
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        secured(config, &own, TlsMode::Require)
+    });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/psycopg_tls.py");
     let root = own.authority.display();
-    let uri = format!("{}?sslmode=verify-full&sslnegotiation=direct&sslrootcert={root}", proxy.uri());
-    let output = Command::new(python.join("bin/python")).arg(script).arg(uri).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(proxy.live().cancel_requests.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    let uri = format!(
+        "{}?sslmode=verify-full&sslnegotiation=direct&sslrootcert={root}",
+        proxy.uri()
+    );
+    let output = Command::new(python.join("bin/python"))
+        .arg(script)
+        .arg(uri)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        proxy
+            .live()
+            .cancel_requests
+            .load(std::sync::atomic::Ordering::Relaxed)
+            > 0
+    );
 }
 
 #[test]
 fn direct_tls_needs_alpn() {
     let own = Certificates::make("proxy");
     let cluster = Cluster::start().unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| secured(config, &own, TlsMode::Require));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        secured(config, &own, TlsMode::Require)
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let first_tag = |alpn: Vec<Vec<u8>>| {
         runtime.block_on(async {
             use rustls::pki_types::pem::PemObject;
             let mut roots = rustls::RootCertStore::empty();
-            roots.add(rustls::pki_types::CertificateDer::from_pem_file(&own.authority).unwrap()).unwrap();
+            roots
+                .add(rustls::pki_types::CertificateDer::from_pem_file(&own.authority).unwrap())
+                .unwrap();
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let mut config = rustls::ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
@@ -244,11 +322,15 @@ fn direct_tls_needs_alpn() {
                 .with_root_certificates(roots)
                 .with_no_client_auth();
             config.alpn_protocols = alpn;
-            let socket = tokio::net::TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+            let socket = tokio::net::TcpStream::connect(("127.0.0.1", proxy.port()))
+                .await
+                .unwrap();
             let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
             let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
             let mut stream = connector.connect(name, socket).await.unwrap();
-            let _ = stream.write_all(&startup(VERSION_3_0, &[("user", "postgres")])).await;
+            let _ = stream
+                .write_all(&startup(VERSION_3_0, &[("user", "postgres")]))
+                .await;
             let _ = stream.flush().await;
             stream.read_u8().await.unwrap()
         })

@@ -27,13 +27,26 @@ fn both_streams_are_untouched() {
             .env("PGOPTIONS", "-c work_mem=5MB -c search_path=public")
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     };
     run("pgbench", &["-i", "-q", "-s", "1"]);
     for mode in ["simple", "extended", "prepared"] {
         run("pgbench", &["-n", "-c", "3", "-t", "30", "-M", mode]);
     }
-    run("psql", &["-Xq", "-c", "select 1/0", "-c", "select repeat('x', 300000) from generate_series(1, 20)"]);
+    run(
+        "psql",
+        &[
+            "-Xq",
+            "-c",
+            "select 1/0",
+            "-c",
+            "select repeat('x', 300000) from generate_series(1, 20)",
+        ],
+    );
     run(
         "psql",
         &[
@@ -62,8 +75,14 @@ fn both_streams_are_untouched() {
     assert_eq!(before.len(), behind.len());
     assert!(before.len() > 10);
     for (before, behind) in before.iter().zip(&behind) {
-        assert!(before.to_server == behind.to_server, "a stream to the server was changed");
-        assert!(before.to_client == behind.to_client, "a stream to the client was changed");
+        assert!(
+            before.to_server == behind.to_server,
+            "a stream to the server was changed"
+        );
+        assert!(
+            before.to_client == behind.to_client,
+            "a stream to the client was changed"
+        );
     }
     let bytes: usize = before.iter().map(|streams| streams.to_client.len()).sum();
     assert!(bytes > 6_000_000);

@@ -10,7 +10,10 @@ use pgassay_tests::raw::Client;
 use std::time::{Duration, Instant};
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 #[test]
@@ -18,21 +21,35 @@ fn a_correct_server_is_never_accused() {
     let seed = number("PGASSAY_RANDOM_SEED", 1);
     let seconds = number("PGASSAY_RANDOM_SECONDS", 20);
     // A slow machine must be able to judge what a fast server answers: without seconds asked for, count.
-    let most = if std::env::var_os("PGASSAY_RANDOM_SECONDS").is_some() { u64::MAX } else { 150 };
+    let most = if std::env::var_os("PGASSAY_RANDOM_SECONDS").is_some() {
+        u64::MAX
+    } else {
+        150
+    };
     let clients = number("PGASSAY_RANDOM_CLIENTS", 6);
-    let options = Options::default().set("deadlock_timeout", "20ms").set("max_prepared_transactions", "10");
+    let options = Options::default()
+        .set("deadlock_timeout", "20ms")
+        .set("max_prepared_transactions", "10");
     let cluster = Cluster::start_with(options).unwrap();
     // Nobody writes past the proxy here: every table is known completely.
-    let proxy = Proxy::start_with(&cluster.address(), |config| config.audit.writers = Writers::Exclusive);
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        config.audit.writers = Writers::Exclusive
+    });
     let mut setup = Client::log_in(proxy.port());
     for sql in random::schema(seed) {
         let answer = setup.query(&sql);
-        assert!(!answer.iter().any(|m| m.tag == b'E'), "{sql}: {:?}", answer[0].field('M'));
+        assert!(
+            !answer.iter().any(|m| m.tag == b'E'),
+            "{sql}: {:?}",
+            answer[0].field('M')
+        );
     }
     let end = Instant::now() + Duration::from_secs(seconds);
     let port = proxy.port();
     let threads: Vec<_> = (1..=clients)
-        .map(|number| std::thread::spawn(move || random::run_client(seed, number, port, most, || Instant::now() < end)))
+        .map(|number| {
+            std::thread::spawn(move || random::run_client(seed, number, port, most, || Instant::now() < end))
+        })
         .collect();
     let transactions: u64 = threads.into_iter().map(|t| t.join().expect("a client")).sum();
     drop(setup);
@@ -48,15 +65,25 @@ fn a_correct_server_is_never_accused() {
     for (reason, count) in reasons {
         println!("  {count:>7} {reason}");
     }
-    let mut shapes: Vec<_> = coverage.shapes.iter().filter(|s| s.unchecked + s.partial > 0).collect();
+    let mut shapes: Vec<_> = coverage
+        .shapes
+        .iter()
+        .filter(|s| s.unchecked + s.partial > 0)
+        .collect();
     shapes.sort_by_key(|s| std::cmp::Reverse(s.unchecked + s.partial));
     for shape in shapes.iter().take(20) {
         println!("  {shape:?}");
     }
     for violation in &summary.violations {
-        println!("{} ({} more)\n{}\n", violation.rule, violation.repeats, violation.story);
+        println!(
+            "{} ({} more)\n{}\n",
+            violation.rule, violation.repeats, violation.story
+        );
     }
     let rules: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
-    assert!(rules.is_empty(), "seed {seed}: a correct server was accused of {rules:?}");
+    assert!(
+        rules.is_empty(),
+        "seed {seed}: a correct server was accused of {rules:?}"
+    );
     assert!(summary.transactions > 0, "nothing was judged");
 }

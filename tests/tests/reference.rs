@@ -82,7 +82,10 @@ fn shown(value: &Value) -> String {
 
 fn row(prefix: &str, field: &(String, String, String), value: &Value) -> String {
     let (name, _, comment) = field;
-    assert!(!comment.is_empty(), "proxy/src/config.rs does not say what {prefix}.{name} means");
+    assert!(
+        !comment.is_empty(),
+        "proxy/src/config.rs does not say what {prefix}.{name} means"
+    );
     let key = if prefix.is_empty() {
         name.clone()
     } else {

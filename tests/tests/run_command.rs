@@ -14,7 +14,11 @@ fn pgassay(arguments: &[&str]) -> Command {
 }
 
 fn output(arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = pgassay(arguments).output().expect("pgassay runs");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = pgassay(arguments).output().expect("pgassay runs");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (status.code().expect("an exit code"), text(stdout), text(stderr))
 }
@@ -22,17 +26,32 @@ fn output(arguments: &[&str]) -> (i32, String, String) {
 fn is_alive(pid: &str) -> bool {
     // A process that nobody has waited for yet is dead all the same.
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    state
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
 }
 
 #[test]
 fn the_command_finds_the_proxy_and_its_code_is_ours() {
     let cluster = Cluster::start().expect("a server");
     let upstream = format!("postgresql://postgres:p%40ss@{}/postgres", cluster.address());
-    let run = ["run", "--upstream", &upstream, "--env", "JDBC=jdbc:postgresql://{host}:{port}/{database}", "--quiet", "--"];
+    let run = [
+        "run",
+        "--upstream",
+        &upstream,
+        "--env",
+        "JDBC=jdbc:postgresql://{host}:{port}/{database}",
+        "--quiet",
+        "--",
+    ];
     let with = |command: &[&str]| output(&[&run[..], command].concat());
 
-    let (code, out, err) = with(&["sh", "-c", "echo \"$PGHOST $PGUSER $PGPASSWORD $PGDATABASE $DATABASE_URL $JDBC\"; echo $PGPORT"]);
+    let (code, out, err) = with(&[
+        "sh",
+        "-c",
+        "echo \"$PGHOST $PGUSER $PGPASSWORD $PGDATABASE $DATABASE_URL $JDBC\"; echo $PGPORT",
+    ]);
     assert_eq!(code, 0, "{err}");
     let mut lines = out.lines();
     let (first, port) = (lines.next().unwrap(), lines.next().unwrap());
@@ -47,7 +66,11 @@ fn the_command_finds_the_proxy_and_its_code_is_ours() {
     let (code, _, err) = with(&["sh", "-c", "kill -9 $$"]);
     assert_eq!((code, err.contains("ended by signal 9")), (137, true), "{err}");
     let (code, _, err) = with(&["no-such-program-anywhere"]);
-    assert_eq!((code, err.contains("cannot run no-such-program-anywhere")), (2, true), "{err}");
+    assert_eq!(
+        (code, err.contains("cannot run no-such-program-anywhere")),
+        (2, true),
+        "{err}"
+    );
 
     let psql = cluster.program("psql").display().to_string();
     let (code, out, err) = with(&[&psql, "-XAtc", "select 40 + 2"]);
@@ -57,13 +80,34 @@ fn the_command_finds_the_proxy_and_its_code_is_ours() {
 #[test]
 fn mistakes_are_told_before_anything_starts() {
     for (arguments, words) in [
-        (&["run", "--fail-on", "lost_updates", "--", "true"][..], "no rule «lost_updates»"),
-        (&["run", "--claim", "best", "--", "true"], "no isolation level «best»"),
-        (&["run", "--profile", "oracel", "--", "true"], "no built-in profile"),
-        (&["run", "--min-coverage", "95", "--", "true"], "min-coverage is a share"),
-        (&["run", "--env", "NOTHING", "--", "true"], "expected NAME=TEMPLATE"),
-        (&["run", "--postgres", "3", "--", "true"], "/usr/lib/postgresql/3/bin"),
-        (&["run", "--baseline", "/nowhere/known", "--", "true"], "cannot read the baseline"),
+        (
+            &["run", "--fail-on", "lost_updates", "--", "true"][..],
+            "no rule «lost_updates»",
+        ),
+        (
+            &["run", "--claim", "best", "--", "true"],
+            "no isolation level «best»",
+        ),
+        (
+            &["run", "--profile", "oracel", "--", "true"],
+            "no built-in profile",
+        ),
+        (
+            &["run", "--min-coverage", "95", "--", "true"],
+            "min-coverage is a share",
+        ),
+        (
+            &["run", "--env", "NOTHING", "--", "true"],
+            "expected NAME=TEMPLATE",
+        ),
+        (
+            &["run", "--postgres", "3", "--", "true"],
+            "/usr/lib/postgresql/3/bin",
+        ),
+        (
+            &["run", "--baseline", "/nowhere/known", "--", "true"],
+            "cannot read the baseline",
+        ),
         (&["check", "/nowhere/journal"], "/nowhere/journal"),
         (&["check", "/etc/hostname"], "/etc/hostname"),
         (&["run"], "COMMAND"),
@@ -86,7 +130,16 @@ fn a_throw_away_server_comes_and_goes_and_silence_is_not_coverage() {
 fn nothing_is_left_running() {
     let cluster = Cluster::start().expect("a server");
     let uri = cluster.uri();
-    let (code, out, err) = output(&["run", "--upstream", &uri, "--quiet", "--", "sh", "-c", "sleep 1000 & echo $!"]);
+    let (code, out, err) = output(&[
+        "run",
+        "--upstream",
+        &uri,
+        "--quiet",
+        "--",
+        "sh",
+        "-c",
+        "sleep 1000 & echo $!",
+    ]);
     assert_eq!(code, 0, "{err}");
     assert!(!is_alive(out.trim()), "the command's child is gone: {out}");
 
@@ -97,7 +150,9 @@ fn nothing_is_left_running() {
             .spawn()
             .expect("pgassay runs");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).expect("the command speaks");
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .expect("the command speaks");
         send(signal, child.id());
         assert_eq!(child.wait().unwrap().code(), Some(wanted), "{signal}");
         assert!(!is_alive(line.trim()), "the command is gone after {signal}");
@@ -120,7 +175,10 @@ fn a_violation_is_told_the_same_everywhere() {
     lost::both(&proxy.uri());
     let live = proxy.stop();
     let found = live.violations();
-    assert_eq!(found.iter().map(|v| v.rule.as_str()).collect::<Vec<_>>(), ["lost_update"]);
+    assert_eq!(
+        found.iter().map(|v| v.rule.as_str()).collect::<Vec<_>>(),
+        ["lost_update"]
+    );
     let id = found[0].id.clone();
 
     looked_into(&journal, &id, dir.path());
@@ -135,17 +193,37 @@ fn looked_into(journal: &Path, id: &str, dir: &Path) {
     let with = |more: &[&str]| output(&[&check[..], more].concat());
 
     assert_eq!(output(&["check", &journal]).0, 0, "READ COMMITTED allows it");
-    let (code, out, _) = with(&["--html", &place("r.html"), "--junit", &place("r.xml"), "--write-baseline", &known]);
+    let (code, out, _) = with(&[
+        "--html",
+        &place("r.html"),
+        "--junit",
+        &place("r.xml"),
+        "--write-baseline",
+        &known,
+    ]);
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("✗ lost_update at serializable") && out.contains(id), "{out}");
+    assert!(
+        out.contains("✗ lost_update at serializable") && out.contains(id),
+        "{out}"
+    );
     assert!(std::fs::read_to_string(dir.join("r.html")).unwrap().contains(id));
-    assert!(std::fs::read_to_string(dir.join("r.xml")).unwrap().contains("<failure"));
+    assert!(
+        std::fs::read_to_string(dir.join("r.xml"))
+            .unwrap()
+            .contains("<failure")
+    );
     assert_eq!(with(&["--allow", "lost_update"]).0, 0);
     assert_eq!(with(&["--fail-on", "phantom"]).0, 0);
     assert_eq!(with(&["--baseline", &known]).0, 0);
 
-    let reports: Vec<String> = ["1", "2", "8"].iter().map(|n| with(&["--json", "--workers", n]).1).collect();
-    assert!(reports.iter().all(|report| *report == reports[0]), "the number of workers changes nothing");
+    let reports: Vec<String> = ["1", "2", "8"]
+        .iter()
+        .map(|n| with(&["--json", "--workers", n]).1)
+        .collect();
+    assert!(
+        reports.iter().all(|report| *report == reports[0]),
+        "the number of workers changes nothing"
+    );
     let json: serde_json::Value = serde_json::from_str(&reports[0]).expect("pure JSON");
     assert_eq!(json["violations"][0]["id"], id);
 
@@ -154,7 +232,14 @@ fn looked_into(journal: &Path, id: &str, dir: &Path) {
     for words in ["✗ lost_update at serializable", "t1: ", "permutation t1_1"] {
         assert!(out.contains(words), "{words} in {out}");
     }
-    let (code, _, err) = output(&["explain", "v-none", "--journal", &journal, "--claim", "serializable"]);
+    let (code, _, err) = output(&[
+        "explain",
+        "v-none",
+        "--journal",
+        &journal,
+        "--claim",
+        "serializable",
+    ]);
     assert_eq!((code, err.contains(id)), (2, true), "{err}");
 
     let summary = dir.join("summary.md");
@@ -163,21 +248,44 @@ fn looked_into(journal: &Path, id: &str, dir: &Path) {
         .output()
         .expect("pgassay runs");
     assert!(String::from_utf8_lossy(&github.stderr).contains("::error title=lost_update at serializable::"));
-    assert!(std::fs::read_to_string(summary).unwrap().contains("### lost_update at serializable"));
+    assert!(
+        std::fs::read_to_string(summary)
+            .unwrap()
+            .contains("### lost_update at serializable")
+    );
 }
 
 /// The script shows the violation again, judged at the level that was claimed, and not at the one that allows it.
 fn replayed(journal: &Path, id: &str, dir: &Path, upstream: &str) {
     let journal = journal.display().to_string();
-    let (_, script, _) = output(&["explain", id, "--journal", &journal, "--claim", "serializable", "--format", "script"]);
+    let (_, script, _) = output(&[
+        "explain",
+        id,
+        "--journal",
+        &journal,
+        "--claim",
+        "serializable",
+        "--format",
+        "script",
+    ]);
     let file = dir.join("again.script");
     let setup = "setup: UPDATE account SET balance = 100 WHERE id = 1;\n";
     std::fs::write(&file, format!("{script}\n{setup}")).unwrap();
     let file = file.display().to_string();
     let (code, out, err) = output(&["replay", &file, "--upstream", upstream]);
     assert_eq!(code, 1, "{out}{err}");
-    assert!(out.contains("it showed again: lost_update at serializable"), "{out}");
-    let (code, out, err) = output(&["replay", &file, "--upstream", upstream, "--claim", "read-committed"]);
+    assert!(
+        out.contains("it showed again: lost_update at serializable"),
+        "{out}"
+    );
+    let (code, out, err) = output(&[
+        "replay",
+        &file,
+        "--upstream",
+        upstream,
+        "--claim",
+        "read-committed",
+    ]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("lost_update did not show"), "{out}");
     let (code, _, err) = output(&["replay", "/etc/hostname", "--upstream", upstream]);
@@ -191,14 +299,31 @@ fn the_doctor_says_what_to_do() {
     let uri = cluster.uri();
     let (code, out, err) = output(&[&["doctor", "--upstream", &uri][..], &free].concat());
     assert_eq!(code, 0, "{out}{err}");
-    for words in ["✓ the configuration makes sense", "answers (", "✓ PostgreSQL ", "clock agrees", "0 tables", "no journal is kept"] {
+    for words in [
+        "✓ the configuration makes sense",
+        "answers (",
+        "✓ PostgreSQL ",
+        "clock agrees",
+        "0 tables",
+        "no journal is kept",
+    ] {
         assert!(out.contains(words), "{words} in\n{out}");
     }
     let nowhere = format!("127.0.0.1:{}", pgassay_tests::cluster::free_port().unwrap());
-    let more = ["--set", "audit.profile=postgrse", "--set", "admin.listen=0.0.0.0:0"];
+    let more = [
+        "--set",
+        "audit.profile=postgrse",
+        "--set",
+        "admin.listen=0.0.0.0:0",
+    ];
     let (code, out, _) = output(&[&["doctor", "--upstream", &nowhere][..], &free, &more].concat());
     assert_eq!(code, 1, "{out}");
-    for words in ["✗ ", "cannot be reached", "Is the server running", "health and metrics only"] {
+    for words in [
+        "✗ ",
+        "cannot be reached",
+        "Is the server running",
+        "health and metrics only",
+    ] {
         assert!(out.contains(words), "{words} in\n{out}");
     }
 }

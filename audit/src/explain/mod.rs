@@ -92,7 +92,11 @@ impl Ahead<'_> {
     /// seen, rightly or wrongly.
     fn last_rival(&self, txn: &Transaction) -> Option<Key> {
         let end = txn.end.window().done;
-        self.sequencer.upcoming().filter(|t| t.sent() < end).map(|t| key_of(t)).max()
+        self.sequencer
+            .upcoming()
+            .filter(|t| t.sent() < end)
+            .map(|t| key_of(t))
+            .max()
     }
 
     fn open(&self, txn: &Transaction) -> Vec<TxnId> {
@@ -239,7 +243,14 @@ impl Explainer {
                 let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
                 if until.is_some() || !open.is_empty() {
                     let until = until.unwrap_or(key_of(txn));
-                    self.deferred.push(Deferred { txn: txn.clone(), commit, session, written, until, open });
+                    self.deferred.push(Deferred {
+                        txn: txn.clone(),
+                        commit,
+                        session,
+                        written,
+                        until,
+                        open,
+                    });
                     return (Fate::Deferred, commit);
                 }
                 let suspect = Suspect {
@@ -281,7 +292,14 @@ impl Explainer {
         }
         self.deferred = waiting;
         let mut fates = Vec::new();
-        for Deferred { txn, mut commit, session, written, .. } in due {
+        for Deferred {
+            txn,
+            mut commit,
+            session,
+            written,
+            ..
+        } in due
+        {
             let rules = rules_of(&txn);
             let fate = match self.search(&txn, &rules, &session, commit) {
                 // What it wrote could not be told before: a key was still taken, a row not yet there.
@@ -327,8 +345,14 @@ impl Explainer {
 
     /// What was applied before the explanation was known may be less than what it wrote: then nobody knows.
     fn forget_unwritten(&mut self, attempt: &Attempt, commit: Option<CommitId>) {
-        let Some(applied) = commit.and_then(|c| self.order.get(c)).map(|c| &c.rows) else { return };
-        let tables = attempt.overlay.tables.iter().filter(|(_, own)| !own.truncated && own.havoc.is_none());
+        let Some(applied) = commit.and_then(|c| self.order.get(c)).map(|c| &c.rows) else {
+            return;
+        };
+        let tables = attempt
+            .overlay
+            .tables
+            .iter()
+            .filter(|(_, own)| !own.truncated && own.havoc.is_none());
         let fewer: Vec<_> = tables
             .filter(|(table, own)| {
                 let told = applied.iter().filter(|(t, _)| t == *table).count();
@@ -349,9 +373,15 @@ impl Explainer {
         commit: Option<CommitId>,
     ) -> Option<Suspect> {
         match self.search(txn, rules, &session, commit) {
-            Search::None(difference, step) => {
-                Some(Suspect { txn: txn.clone(), level, rules: *rules, step, difference, commit, session })
-            }
+            Search::None(difference, step) => Some(Suspect {
+                txn: txn.clone(),
+                level,
+                rules: *rules,
+                step,
+                difference,
+                commit,
+                session,
+            }),
             Search::Found(..) | Search::GivenUp => None,
         }
     }
@@ -442,7 +472,9 @@ impl Explainer {
         let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order);
         if self.store.catalog.version() != changed {
             let catalog = self.store.catalog.clone();
-            self.sessions.values_mut().for_each(|s| s.change().refresh(&catalog));
+            self.sessions
+                .values_mut()
+                .for_each(|s| s.change().refresh(&catalog));
         }
         if let Some(chooser) = chooser {
             self.record(attempt, chooser, witness(txn, rules, session, commit));
@@ -454,9 +486,17 @@ impl Explainer {
     }
 
     /// What the order of two overlapping writers of one row decides is unknown, where nothing else decides it.
-    fn leave_open(&mut self, txn: &Arc<Transaction>, rules: &LevelRules, session: &SessionState, commit: CommitId) {
+    fn leave_open(
+        &mut self,
+        txn: &Arc<Transaction>,
+        rules: &LevelRules,
+        session: &SessionState,
+        commit: CommitId,
+    ) {
         for before in rival::rivals(txn, commit, &self.store, &self.order) {
-            let Some(other) = self.order.get(before).map(|c| c.txn.clone()) else { continue };
+            let Some(other) = self.order.get(before).map(|c| c.txn.clone()) else {
+                continue;
+            };
             let first = witness(&other, rules, &self.session_of(&other), Some(before))();
             let second = witness(txn, rules, session, Some(commit))();
             let open = rival::compare(first, second, &self.store, &self.order, &self.planner);
@@ -478,7 +518,9 @@ impl Explainer {
         }
         let witness = Arc::new(witness());
         for d in decisions {
-            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else { continue };
+            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {
+                continue;
+            };
             if d.visible {
                 self.order.seen_by(d.commit, window.done, &witness);
             } else {
@@ -500,7 +542,13 @@ fn witness<'a>(
     session: &'a SessionState,
     commit: Option<CommitId>,
 ) -> impl FnOnce() -> Member + 'a {
-    move || Member { txn: txn.clone(), level: txn.level, rules: *rules, session: session.clone(), commit }
+    move || Member {
+        txn: txn.clone(),
+        level: txn.level,
+        rules: *rules,
+        session: session.clone(),
+        commit,
+    }
 }
 
 impl Default for Explainer {

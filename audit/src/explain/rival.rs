@@ -18,12 +18,23 @@ use crate::value::{Key, Value};
 
 /// The open commits that `txn`, which is `commit`, replaced a version of and that may have come after it.
 pub fn rivals(txn: &Transaction, commit: CommitId, store: &Store, order: &Order) -> Vec<CommitId> {
-    let Some(own) = order.get(commit) else { return Vec::new() };
+    let Some(own) = order.get(commit) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for (table, id) in &own.rows {
-        let Some(chain) = store.tables.get(table).and_then(|t| t.chain(*id)) else { continue };
-        let before = chain.versions.iter().rev().find(|v| v.commit != commit).map(|v| v.commit);
-        let Some(before) = before.filter(|b| !found.contains(b)) else { continue };
+        let Some(chain) = store.tables.get(table).and_then(|t| t.chain(*id)) else {
+            continue;
+        };
+        let before = chain
+            .versions
+            .iter()
+            .rev()
+            .find(|v| v.commit != commit)
+            .map(|v| v.commit);
+        let Some(before) = before.filter(|b| !found.contains(b)) else {
+            continue;
+        };
         let Some(other) = order.get(before) else { continue };
         let both_explicit = txn.explicit && other.txn.explicit;
         if !both_explicit && other.txn.end.window().overlaps(txn.end.window()) {
@@ -40,42 +51,79 @@ pub struct Open {
 }
 
 /// Plays both orders.
-pub fn compare(first: Member, second: Member, store: &Store, order: &Order, planner: &Planner) -> Option<Open> {
+pub fn compare(
+    first: Member,
+    second: Member,
+    store: &Store,
+    order: &Order,
+    planner: &Planner,
+) -> Option<Open> {
     let members = [first, second];
     let start = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
     let commits = members.iter().filter_map(|m| m.commit).collect();
-    let base = Base { store, order, members: commits, start, strays: Default::default() };
-    let case = Case { base, planner, members: &members };
+    let base = Base {
+        store,
+        order,
+        members: commits,
+        start,
+        strays: Default::default(),
+    };
+    let case = Case {
+        base,
+        planner,
+        members: &members,
+    };
     let swapped = serial::play_in_order(&case, &[1, 0])?;
     let kept = serial::play_in_order(&case, &[0, 1])?;
-    let (alone, other) = (serial::play_in_order(&case, &[0])?, serial::play_in_order(&case, &[1])?);
+    let (alone, other) = (
+        serial::play_in_order(&case, &[0])?,
+        serial::play_in_order(&case, &[1])?,
+    );
     let differing = |a: &crate::reference::base::Delta, b: &crate::reference::base::Delta| {
         let mut all = Vec::new();
         for ((table, id), row) in &a.rows {
-            let (Some(row), Some(Some(twin))) = (row, b.rows.get(&(*table, *id))) else { continue };
+            let (Some(row), Some(Some(twin))) = (row, b.rows.get(&(*table, *id))) else {
+                continue;
+            };
             let cells = row.iter().zip(twin.iter()).enumerate();
-            let open: Vec<usize> =
-                cells.filter(|(_, (x, y))| Key((*x).clone()) != Key((*y).clone())).map(|(at, _)| at).collect();
+            let open: Vec<usize> = cells
+                .filter(|(_, (x, y))| Key((*x).clone()) != Key((*y).clone()))
+                .map(|(at, _)| at)
+                .collect();
             if !open.is_empty() {
                 all.push((*table, *id, open));
             }
         }
         all
     };
-    Some(Open { last: differing(&kept, &swapped), between: differing(&alone, &other) })
+    Some(Open {
+        last: differing(&kept, &swapped),
+        between: differing(&alone, &other),
+    })
 }
 
 /// Makes cells of the version that `commit` made unknown.
 pub fn soften(store: &mut Store, commit: CommitId, cells: &[(TableId, RowId, Vec<usize>)]) {
     for (table, id, columns) in cells {
-        let Some(table) = store.tables.get_mut(table) else { continue };
+        let Some(table) = store.tables.get_mut(table) else {
+            continue;
+        };
         let Some(chain) = table.chain(*id) else { continue };
-        let row = chain.versions.iter().find(|v| v.commit == commit).and_then(|v| v.row.clone());
+        let row = chain
+            .versions
+            .iter()
+            .find(|v| v.commit == commit)
+            .and_then(|v| v.row.clone());
         let Some(mut row) = row else { continue };
         for column in columns {
             table.learn(*id, &row, *column, &Value::Unknown);
             let chain = table.chain(*id).expect("it was there");
-            match chain.versions.iter().find(|v| v.commit == commit).and_then(|v| v.row.clone()) {
+            match chain
+                .versions
+                .iter()
+                .find(|v| v.commit == commit)
+                .and_then(|v| v.row.clone())
+            {
                 Some(changed) => row = changed,
                 None => break,
             }

@@ -63,7 +63,6 @@ impl SessionState {
 }
 
 impl Facts {
-
     /// SET name = value.
     pub fn set(&mut self, name: &str, value: Option<&str>, catalog: &Catalog) {
         match (value, &self.initial) {

@@ -31,13 +31,26 @@ pub enum Match {
 #[derive(Clone, Debug)]
 pub enum Learned {
     /// An unknown cell of a known row.
-    Cell { table: TableId, row: RowId, column: usize, value: Value },
+    Cell {
+        table: TableId,
+        row: RowId,
+        column: usize,
+        value: Value,
+    },
     /// An unknown cell of a row that the statement itself wrote: effect number `effect` of its execution.
-    Written { effect: usize, column: usize, value: Value },
+    Written {
+        effect: usize,
+        column: usize,
+        value: Value,
+    },
     /// A never-seen row of a partial table, unknown where it was not selected.
     Row { table: TableId, values: Vec<Value> },
     /// Every row with this key is known now: those known before and those in this answer.
-    Absent { table: TableId, columns: Vec<usize>, key: Vec<Value> },
+    Absent {
+        table: TableId,
+        columns: Vec<usize>,
+        key: Vec<Value>,
+    },
 }
 
 /// Why no right answer agrees, as data.
@@ -62,7 +75,10 @@ impl Expect {
     }
 
     fn compare_error(&self, error: &ServerError) -> Match {
-        let listed = self.errors.iter().any(|expected| expected.sqlstate == error.sqlstate);
+        let listed = self
+            .errors
+            .iter()
+            .any(|expected| expected.sqlstate == error.sqlstate);
         if listed {
             return Match::Agrees { learned: Vec::new() };
         }
@@ -79,13 +95,24 @@ impl Expect {
         if let Some(detail) = &error.detail {
             observed.push_str(&format!(" ({detail})"));
         }
-        let expected = if self.success { "success".to_owned() } else { self.errors_in_words() };
-        Match::Differs(Difference { rule: &anomaly::WRONG_ERROR, observed, expected })
+        let expected = if self.success {
+            "success".to_owned()
+        } else {
+            self.errors_in_words()
+        };
+        Match::Differs(Difference {
+            rule: &anomaly::WRONG_ERROR,
+            observed,
+            expected,
+        })
     }
 
     fn errors_in_words(&self) -> String {
-        let words: Vec<String> =
-            self.errors.iter().map(|error| format!("ERROR {}: {}", error.sqlstate, error.why)).collect();
+        let words: Vec<String> = self
+            .errors
+            .iter()
+            .map(|error| format!("ERROR {}: {}", error.sqlstate, error.why))
+            .collect();
         words.join(" or ")
     }
 
@@ -127,7 +154,11 @@ impl Expect {
             Some(max) => format!("{} {} to {max}", expected.command, expected.min),
             None => format!("{} {} or more", expected.command, expected.min),
         };
-        Some(Difference { rule: &anomaly::WRONG_COUNT, observed: observed.clone(), expected: words })
+        Some(Difference {
+            rule: &anomaly::WRONG_COUNT,
+            observed: observed.clone(),
+            expected: words,
+        })
     }
 
     fn compare_rows(&self, rows: &Rows, answer: &Answer) -> Match {
@@ -152,7 +183,11 @@ impl Expect {
                 let decoded = cells.iter().zip(answer.columns.iter()).zip(rows.types.iter());
                 decoded
                     .map(|((cell, column), expected)| {
-                        let type_oid = if column.type_oid == 0 { *expected } else { column.type_oid };
+                        let type_oid = if column.type_oid == 0 {
+                            *expected
+                        } else {
+                            column.type_oid
+                        };
                         decode(type_oid, column.format, cell.as_deref(), &self.context)
                     })
                     .collect()
@@ -160,7 +195,14 @@ impl Expect {
             .collect();
         let suspended = answer.tag.is_none();
         let total = answer.cut.as_ref().map_or(observed.len() as u64, |cut| cut.rows);
-        Pairing { expect: self, rows, observed: &observed, total, whole: answer.cut.is_none() && !suspended }.decide()
+        Pairing {
+            expect: self,
+            rows,
+            observed: &observed,
+            total,
+            whole: answer.cut.is_none() && !suspended,
+        }
+        .decide()
     }
 
     fn row_in_words(&self, values: &[Value]) -> String {
@@ -193,8 +235,16 @@ impl Pairing<'_> {
         let loose = self.rows.open
             || self.rows.limit.is_some()
             || !self.whole
-            || self.rows.groups.iter().any(|group| group.rows.iter().any(|row| !row.certain));
-        if loose { self.decide_loosely() } else { self.decide_strictly() }
+            || self
+                .rows
+                .groups
+                .iter()
+                .any(|group| group.rows.iter().any(|row| !row.certain));
+        if loose {
+            self.decide_loosely()
+        } else {
+            self.decide_strictly()
+        }
     }
 
     /// Every expected row is certain: the answer is cut into the slices that the groups foretell.
@@ -251,7 +301,9 @@ impl Pairing<'_> {
                 return self.extra(extra, &all);
             }
         }
-        let complete = self.whole && self.rows.limit.is_none() && self.rows.groups.iter().all(|group| group.take.is_none());
+        let complete = self.whole
+            && self.rows.limit.is_none()
+            && self.rows.groups.iter().all(|group| group.take.is_none());
         if complete {
             let certain: Vec<&ExpectedRow> = all.iter().copied().filter(|row| row.certain).collect();
             let Some(covered) = pair_expected(&certain, self.observed) else {
@@ -270,7 +322,13 @@ impl Pairing<'_> {
         Match::Agrees { learned }
     }
 
-    fn learn(&self, all: &[&ExpectedRow], slice: &[Vec<Value>], pairs: &[Option<usize>], learned: &mut Vec<Learned>) {
+    fn learn(
+        &self,
+        all: &[&ExpectedRow],
+        slice: &[Vec<Value>],
+        pairs: &[Option<usize>],
+        learned: &mut Vec<Learned>,
+    ) {
         if self.rows.origins.is_empty() {
             return;
         }
@@ -282,24 +340,40 @@ impl Pairing<'_> {
             }
             let unambiguous = all.len() == 1
                 || (slice.iter().filter(|other| agrees(&row.values, other)).count() == 1
-                    && all.iter().filter(|other| agrees(&other.values, &slice[place])).count() == 1);
+                    && all
+                        .iter()
+                        .filter(|other| agrees(&other.values, &slice[place]))
+                        .count()
+                        == 1);
             if !unambiguous {
                 continue;
             }
             for (column, origin) in self.rows.origins.iter().enumerate() {
-                let (Some((source, attribute)), Some(Value::Unknown)) = (origin, row.values.get(column)) else {
+                let (Some((source, attribute)), Some(Value::Unknown)) = (origin, row.values.get(column))
+                else {
                     continue;
                 };
                 let value = slice[place][column].clone();
-                let Some((table, id)) = row.sources.get(*source as usize).copied() else { continue };
+                let Some((table, id)) = row.sources.get(*source as usize).copied() else {
+                    continue;
+                };
                 if value.is_unknown() {
                     continue;
                 }
                 let column = *attribute as usize;
                 learned.push(if id.0 & WRITTEN != 0 {
-                    Learned::Written { effect: (id.0 & !WRITTEN) as usize, column, value }
+                    Learned::Written {
+                        effect: (id.0 & !WRITTEN) as usize,
+                        column,
+                        value,
+                    }
                 } else {
-                    Learned::Cell { table, row: id, column, value }
+                    Learned::Cell {
+                        table,
+                        row: id,
+                        column,
+                        value,
+                    }
                 });
             }
         }
@@ -323,7 +397,10 @@ impl Pairing<'_> {
                     values[*column] = value.clone();
                 }
             }
-            learned.push(Learned::Row { table: opening.table, values });
+            learned.push(Learned::Row {
+                table: opening.table,
+                values,
+            });
         }
         if opening.exact && !opening.fixed.is_empty() {
             learned.push(Learned::Absent {
@@ -339,7 +416,11 @@ impl Pairing<'_> {
         let all: Vec<&ExpectedRow> = self.rows.groups.iter().flat_map(|group| &group.rows).collect();
         let size = |group: &Group| group.take.map_or(group.rows.len() as u64, |take| take);
         let wanted: u64 = self.rows.groups.iter().map(size).sum();
-        let choice = self.rows.groups.iter().any(|group| group.take.is_some_and(|take| take < group.rows.len() as u64));
+        let choice = self
+            .rows
+            .groups
+            .iter()
+            .any(|group| group.take.is_some_and(|take| take < group.rows.len() as u64));
         let Some(pairs) = pair(&all, self.observed) else {
             return Match::Unknown("pairing_budget".to_owned());
         };
@@ -363,28 +444,51 @@ impl Pairing<'_> {
 
     fn extra(&self, extra: usize, all: &[&ExpectedRow]) -> Match {
         let row = &self.observed[extra];
-        let repeated = self.observed.iter().enumerate().any(|(place, other)| place != extra && agrees(other, row));
+        let repeated = self
+            .observed
+            .iter()
+            .enumerate()
+            .any(|(place, other)| place != extra && agrees(other, row));
         let known = all.iter().any(|expected| agrees(&expected.values, row));
         let rule = if repeated && known && all.iter().any(|row| !row.sources.is_empty()) {
             &anomaly::DUPLICATE_KEY
         } else {
             &anomaly::EXTRA_ROW
         };
-        self.differs(rule, format!("a row {}", self.expect.row_in_words(row)), self.expected_in_words())
+        self.differs(
+            rule,
+            format!("a row {}", self.expect.row_in_words(row)),
+            self.expected_in_words(),
+        )
     }
 
     fn differs(&self, rule: &'static Rule, observed: String, expected: String) -> Match {
-        Match::Differs(Difference { rule, observed, expected })
+        Match::Differs(Difference {
+            rule,
+            observed,
+            expected,
+        })
     }
 
     fn observed_in_words(&self) -> String {
-        in_words(self.observed.iter().map(|row| self.expect.row_in_words(row)), self.total as usize)
+        in_words(
+            self.observed.iter().map(|row| self.expect.row_in_words(row)),
+            self.total as usize,
+        )
     }
 
     fn expected_in_words(&self) -> String {
         let all: Vec<&ExpectedRow> = self.rows.groups.iter().flat_map(|group| &group.rows).collect();
-        let mut words = in_words(all.iter().map(|row| self.expect.row_in_words(&row.values)), all.len());
-        if self.rows.groups.iter().any(|group| group.take.is_some_and(|take| take < group.rows.len() as u64)) {
+        let mut words = in_words(
+            all.iter().map(|row| self.expect.row_in_words(&row.values)),
+            all.len(),
+        );
+        if self
+            .rows
+            .groups
+            .iter()
+            .any(|group| group.take.is_some_and(|take| take < group.rows.len() as u64))
+        {
             let size = |group: &Group| group.take.map_or(group.rows.len() as u64, |take| take);
             let wanted: u64 = self.rows.groups.iter().map(size).sum();
             words = format!("{wanted} of {words}");
@@ -406,7 +510,10 @@ fn in_words(rows: impl Iterator<Item = String>, total: usize) -> String {
 /// Two rows could be the same row.
 fn agrees(left: &[Value], right: &[Value]) -> bool {
     left.len() == right.len()
-        && left.iter().zip(right).all(|(left, right)| same(left, right, Collation::Bytes) != Some(false))
+        && left
+            .iter()
+            .zip(right)
+            .all(|(left, right)| same(left, right, Collation::Bytes) != Some(false))
 }
 
 /// Pairs every observed row with an expected row of its own, as many as possible. `None`: too many.
@@ -417,14 +524,21 @@ fn pair(expected: &[&ExpectedRow], observed: &[Vec<Value>]) -> Option<Vec<Option
         exact_pairs(expected, observed, &mut pairs, &mut used);
     }
     let open_expected: Vec<usize> = (0..expected.len()).filter(|index| !used[*index]).collect();
-    let open_observed: Vec<usize> = (0..observed.len()).filter(|index| pairs[*index].is_none()).collect();
+    let open_observed: Vec<usize> = (0..observed.len())
+        .filter(|index| pairs[*index].is_none())
+        .collect();
     if open_expected.is_empty() || open_observed.is_empty() {
         return Some(pairs);
     }
     if open_expected.len().min(open_observed.len()) > PAIRING_MAX {
         return None;
     }
-    let fits = |left: usize, right: usize| agrees(&expected[open_expected[right]].values, &observed[open_observed[left]]);
+    let fits = |left: usize, right: usize| {
+        agrees(
+            &expected[open_expected[right]].values,
+            &observed[open_observed[left]],
+        )
+    };
     let partners = maximum_matching(open_observed.len(), open_expected.len(), &fits);
     for (place, partner) in partners.into_iter().enumerate() {
         pairs[open_observed[place]] = partner.map(|partner| open_expected[partner]);
@@ -446,15 +560,25 @@ fn pair_expected(expected: &[&ExpectedRow], observed: &[Vec<Value>]) -> Option<V
         }
     }
     let open_expected: Vec<usize> = (0..expected.len()).filter(|index| !used[*index]).collect();
-    let open_observed: Vec<usize> = (0..observed.len()).filter(|index| pairs[*index].is_none()).collect();
+    let open_observed: Vec<usize> = (0..observed.len())
+        .filter(|index| pairs[*index].is_none())
+        .collect();
     if open_expected.is_empty() {
         return Some(found);
     }
     if open_expected.len().min(open_observed.len()) > PAIRING_MAX {
         return None;
     }
-    let fits = |left: usize, right: usize| agrees(&expected[open_expected[left]].values, &observed[open_observed[right]]);
-    for (place, partner) in maximum_matching(open_expected.len(), open_observed.len(), &fits).into_iter().enumerate() {
+    let fits = |left: usize, right: usize| {
+        agrees(
+            &expected[open_expected[left]].values,
+            &observed[open_observed[right]],
+        )
+    };
+    for (place, partner) in maximum_matching(open_expected.len(), open_observed.len(), &fits)
+        .into_iter()
+        .enumerate()
+    {
         found[open_expected[place]] = partner.map(|partner| open_observed[partner]);
     }
     Some(found)
@@ -462,9 +586,17 @@ fn pair_expected(expected: &[&ExpectedRow], observed: &[Vec<Value>]) -> Option<V
 
 /// Rows without unknown cells are paired by hash. Taking an equal certain row first never spoils a pairing:
 /// whoever else could use it is equal to the row that got it.
-fn exact_pairs(expected: &[&ExpectedRow], observed: &[Vec<Value>], pairs: &mut [Option<usize>], used: &mut [bool]) {
+fn exact_pairs(
+    expected: &[&ExpectedRow],
+    observed: &[Vec<Value>],
+    pairs: &mut [Option<usize>],
+    used: &mut [bool],
+) {
     let key = |values: &[Value]| -> Option<Vec<Key>> {
-        values.iter().map(|value| (!value.has_unknown()).then(|| Key(value.clone()))).collect()
+        values
+            .iter()
+            .map(|value| (!value.has_unknown()).then(|| Key(value.clone())))
+            .collect()
     };
     let mut waiting: FxHashMap<Vec<Key>, Vec<usize>> = FxHashMap::default();
     for (index, row) in expected.iter().enumerate().rev() {
@@ -499,7 +631,12 @@ fn maximum_matching(left: usize, right: usize, fits: &dyn Fn(usize, usize) -> bo
     partners
 }
 
-fn augment(node: usize, fits: &dyn Fn(usize, usize) -> bool, owner: &mut [Option<usize>], seen: &mut [bool]) -> bool {
+fn augment(
+    node: usize,
+    fits: &dyn Fn(usize, usize) -> bool,
+    owner: &mut [Option<usize>],
+    seen: &mut [bool],
+) -> bool {
     for place in 0..owner.len() {
         if seen[place] || !fits(node, place) {
             continue;
@@ -519,14 +656,29 @@ fn augment(node: usize, fits: &dyn Fn(usize, usize) -> bool, owner: &mut [Option
 
 /// Errors that any correct server may give at any time.
 fn is_always_possible(sqlstate: &str) -> bool {
-    matches!(sqlstate, "40001" | "40P01" | "57014" | "55P03" | "25P02" | "25006" | "42501")
-        || ["53", "54", "57", "58", "08", "XX", "F0"].iter().any(|class| sqlstate.starts_with(class))
+    matches!(
+        sqlstate,
+        "40001" | "40P01" | "57014" | "55P03" | "25P02" | "25006" | "42501"
+    ) || ["53", "54", "57", "58", "08", "XX", "F0"]
+        .iter()
+        .any(|class| sqlstate.starts_with(class))
 }
 
 /// Errors that are a statement about the data, so that an unexplained one is a wrong answer.
 fn is_judged(sqlstate: &str) -> bool {
     matches!(
         sqlstate,
-        "23505" | "23503" | "23502" | "23514" | "22012" | "22003" | "22P02" | "22001" | "21000" | "22007" | "22008" | "22011"
+        "23505"
+            | "23503"
+            | "23502"
+            | "23514"
+            | "22012"
+            | "22003"
+            | "22P02"
+            | "22001"
+            | "21000"
+            | "22007"
+            | "22008"
+            | "22011"
     )
 }

@@ -59,10 +59,18 @@ impl<'r, 'a> Batch<'r, 'a> {
     }
 
     /// Fills in generated columns and checks the row by itself.
-    pub fn complete(&mut self, table: &Arc<Table>, checks: &Arc<TableChecks>, mut row: Vec<Value>) -> Outcome<Row> {
+    pub fn complete(
+        &mut self,
+        table: &Arc<Table>,
+        checks: &Arc<TableChecks>,
+        mut row: Vec<Value>,
+    ) -> Outcome<Row> {
         if !checks.generated.is_empty() {
             let frame = single(Row::from(row.clone()));
-            let scope = Scope { frame: &frame, outer: None };
+            let scope = Scope {
+                frame: &frame,
+                outer: None,
+            };
             for (column, expr) in &checks.generated {
                 row[*column] = self.run.eval(expr, &scope)?;
             }
@@ -72,10 +80,17 @@ impl<'r, 'a> Batch<'r, 'a> {
                 continue;
             }
             match value {
-                Value::Null => self.fail("23502", format!("null value in column \"{}\" of \"{}\"", column.name, table.name)),
+                Value::Null => self.fail(
+                    "23502",
+                    format!("null value in column \"{}\" of \"{}\"", column.name, table.name),
+                ),
                 // A default such as nextval() is never NULL.
-                Value::Unknown if column.default.is_none() && column.identity == crate::state::catalog::Identity::None => {
-                    self.run.may_fail("23502", format!("column \"{}\" may be null", column.name));
+                Value::Unknown
+                    if column.default.is_none()
+                        && column.identity == crate::state::catalog::Identity::None =>
+                {
+                    self.run
+                        .may_fail("23502", format!("column \"{}\" may be null", column.name));
                 }
                 _ => {}
             }
@@ -83,12 +98,19 @@ impl<'r, 'a> Batch<'r, 'a> {
         let row = Row::from(row);
         if !checks.checks.is_empty() || checks.partition.is_some() {
             let frame = single(row.clone());
-            let scope = Scope { frame: &frame, outer: None };
+            let scope = Scope {
+                frame: &frame,
+                outer: None,
+            };
             let own = checks.checks.iter().map(|(name, expr)| (name.as_str(), expr));
             for (name, expr) in own.chain(checks.partition.iter().map(|expr| ("partition", expr))) {
                 match self.run.eval(expr, &scope)? {
-                    Value::Bool(false) => self.fail("23514", format!("row violates check constraint \"{name}\"")),
-                    Value::Unknown => self.run.may_fail("23514", format!("check constraint \"{name}\" may be violated")),
+                    Value::Bool(false) => {
+                        self.fail("23514", format!("row violates check constraint \"{name}\""))
+                    }
+                    Value::Unknown => self
+                        .run
+                        .may_fail("23514", format!("check constraint \"{name}\" may be violated")),
                     _ => {}
                 }
             }
@@ -106,7 +128,14 @@ impl<'r, 'a> Batch<'r, 'a> {
     pub fn insert(&mut self, table: &Arc<Table>, checks: &Arc<TableChecks>, row: Row) -> Outcome<usize> {
         self.checks.entry(table.storage).or_insert_with(|| checks.clone());
         let table = self.root(table)?;
-        self.push(Change { table, id: None, before: None, after: Some(row), certain: true, depth: 0 })
+        self.push(Change {
+            table,
+            id: None,
+            before: None,
+            after: Some(row),
+            certain: true,
+            depth: 0,
+        })
     }
 
     pub fn update(
@@ -120,18 +149,42 @@ impl<'r, 'a> Batch<'r, 'a> {
     ) -> Outcome<usize> {
         self.checks.entry(table.storage).or_insert_with(|| checks.clone());
         let table = self.root(table)?;
-        self.push(Change { table, id: Some(id), before: Some(before), after: Some(after), certain, depth: 0 })
+        self.push(Change {
+            table,
+            id: Some(id),
+            before: Some(before),
+            after: Some(after),
+            certain,
+            depth: 0,
+        })
     }
 
-    pub fn delete(&mut self, table: &Arc<Table>, checks: &Arc<TableChecks>, id: RowId, before: Row) -> Outcome<usize> {
+    pub fn delete(
+        &mut self,
+        table: &Arc<Table>,
+        checks: &Arc<TableChecks>,
+        id: RowId,
+        before: Row,
+    ) -> Outcome<usize> {
         self.checks.entry(table.storage).or_insert_with(|| checks.clone());
         let table = self.root(table)?;
-        self.push(Change { table, id: Some(id), before: Some(before), after: None, certain: true, depth: 0 })
+        self.push(Change {
+            table,
+            id: Some(id),
+            before: Some(before),
+            after: None,
+            certain: true,
+            depth: 0,
+        })
     }
 
     /// Constraints belong to the root of a partition tree.
     fn root(&self, table: &Arc<Table>) -> Outcome<Arc<Table>> {
-        if table.storage == table.id { Ok(table.clone()) } else { self.run.table_of(table.storage) }
+        if table.storage == table.id {
+            Ok(table.clone())
+        } else {
+            self.run.table_of(table.storage)
+        }
     }
 
     fn push(&mut self, change: Change) -> Outcome<usize> {
@@ -141,11 +194,21 @@ impl<'r, 'a> Batch<'r, 'a> {
             self.replaced.entry(table).or_default().insert(id);
         }
         let effect = match (&change.id, &change.before, &change.after) {
-            (Some(id), Some(before), Some(after)) => {
-                Effect::Update { table, id: *id, before: before.clone(), after: after.clone() }
-            }
-            (Some(id), Some(before), None) => Effect::Delete { table, id: *id, before: before.clone() },
-            (_, _, Some(after)) => Effect::Insert { table, row: after.clone() },
+            (Some(id), Some(before), Some(after)) => Effect::Update {
+                table,
+                id: *id,
+                before: before.clone(),
+                after: after.clone(),
+            },
+            (Some(id), Some(before), None) => Effect::Delete {
+                table,
+                id: *id,
+                before: before.clone(),
+            },
+            (_, _, Some(after)) => Effect::Insert {
+                table,
+                row: after.clone(),
+            },
             _ => return Fault::unsure("empty_change"),
         };
         self.changes.push(change);
@@ -186,7 +249,9 @@ impl<'r, 'a> Batch<'r, 'a> {
         let all: Vec<usize> = (0..table.keys.len()).collect();
         let mut maybe = false;
         for key in keys.unwrap_or(&all) {
-            let Some(check) = checks.keys.get(*key) else { return Fault::unsure("unique_index") };
+            let Some(check) = checks.keys.get(*key) else {
+                return Fault::unsure("unique_index");
+            };
             if !check.modelled || check.expressions.is_some() {
                 return Fault::unsure("unique_index_expression");
             }
@@ -222,7 +287,13 @@ impl<'r, 'a> Batch<'r, 'a> {
             let columns: Arc<[usize]> = check.columns.iter().copied().collect();
             let replaced = self.replaced.get(&table.storage);
             let mut rows = Vec::new();
-            let sure = self.run.views.latest.lookup(table.storage, &columns, &values, &mut |id, other| rows.push((id, other.clone())));
+            let sure = self
+                .run
+                .views
+                .latest
+                .lookup(table.storage, &columns, &values, &mut |id, other| {
+                    rows.push((id, other.clone()))
+                });
             self.run.touch_key(table.storage, &columns, &values);
             for (id, other) in rows {
                 if replaced.is_some_and(|replaced| replaced.contains(&id)) {
@@ -245,7 +316,11 @@ impl<'r, 'a> Batch<'r, 'a> {
                 }
             }
             if let Some((id, other)) = found {
-                return Ok(if maybe { Conflicts::Maybe } else { Conflicts::Row(id, other) });
+                return Ok(if maybe {
+                    Conflicts::Maybe
+                } else {
+                    Conflicts::Row(id, other)
+                });
             }
             maybe |= !sure;
         }
@@ -254,7 +329,10 @@ impl<'r, 'a> Batch<'r, 'a> {
 
     fn holds(&self, predicate: &crate::sql::plan::Expr, row: &Row) -> Outcome<Option<bool>> {
         let frame = single(row.clone());
-        let scope = Scope { frame: &frame, outer: None };
+        let scope = Scope {
+            frame: &frame,
+            outer: None,
+        };
         Ok(match self.run.eval(predicate, &scope)? {
             Value::Bool(holds) => Some(holds),
             Value::Unknown => None,
@@ -278,7 +356,9 @@ impl<'r, 'a> Batch<'r, 'a> {
                 continue;
             };
             for (place, key) in table.keys.iter().enumerate() {
-                let Some(check) = checks.keys.get(place) else { continue };
+                let Some(check) = checks.keys.get(place) else {
+                    continue;
+                };
                 let what = format!("unique constraint \"{}\"", key.name);
                 if !check.modelled {
                     self.run.may_fail("23505", format!("{what} may be violated"));
@@ -305,24 +385,45 @@ impl<'r, 'a> Batch<'r, 'a> {
         let mut own: FxHashMap<Vec<Key>, usize> = FxHashMap::default();
         // Keys that rows of this statement have just given up: whether they still block depends on the order.
         let mut given_up: FxHashSet<Vec<Key>> = FxHashSet::default();
-        let several = self.changes.iter().filter(|change| change.table.storage == table.storage).count() > 1;
+        let several = self
+            .changes
+            .iter()
+            .filter(|change| change.table.storage == table.storage)
+            .count()
+            > 1;
         if several && check.expressions.is_none() {
-            for change in self.changes.iter().filter(|change| change.table.storage == table.storage) {
+            for change in self
+                .changes
+                .iter()
+                .filter(|change| change.table.storage == table.storage)
+            {
                 if let (Some(before), Some(after)) = (&change.before, &change.after) {
                     if unchanged(before, after, &check.columns) {
                         continue;
                     }
                 }
-                if let Some(values) = change.before.as_ref().and_then(|before| key_values(before, &check.columns)) {
+                if let Some(values) = change
+                    .before
+                    .as_ref()
+                    .and_then(|before| key_values(before, &check.columns))
+                {
                     given_up.insert(values.into_iter().map(Key).collect());
                 }
             }
         }
         let fails = |error: &mut Vec<(String, String)>, certain: bool| {
             let message = format!("duplicate key violates {what}");
-            if certain && !key.deferrable { error.push(("23505".to_owned(), message)) } else { self.run.may_fail("23505", message) }
+            if certain && !key.deferrable {
+                error.push(("23505".to_owned(), message))
+            } else {
+                self.run.may_fail("23505", message)
+            }
         };
-        for change in self.changes.iter().filter(|change| change.table.storage == table.storage) {
+        for change in self
+            .changes
+            .iter()
+            .filter(|change| change.table.storage == table.storage)
+        {
             let Some(after) = &change.after else { continue };
             let kept = match (&change.before, &check.expressions, &check.predicate) {
                 (Some(before), None, None) => unchanged(before, after, &check.columns),
@@ -342,7 +443,10 @@ impl<'r, 'a> Batch<'r, 'a> {
                 None => key_values(after, &check.columns),
                 Some(expressions) => {
                     let frame = single(after.clone());
-                    let scope = Scope { frame: &frame, outer: None };
+                    let scope = Scope {
+                        frame: &frame,
+                        outer: None,
+                    };
                     let mut values = Vec::new();
                     for expr in expressions {
                         values.push(self.run.eval(expr, &scope)?);
@@ -378,12 +482,15 @@ impl<'r, 'a> Batch<'r, 'a> {
             let sure = match &check.expressions {
                 None => {
                     self.run.touch_key(table.storage, &columns, &values);
-                    view.lookup(table.storage, &columns, &values, &mut |id, row| rows.push((id, row.clone())))
+                    view.lookup(table.storage, &columns, &values, &mut |id, row| {
+                        rows.push((id, row.clone()))
+                    })
                 }
                 Some(_) => {
                     self.run.touch_scan(table.storage, None);
                     view.scan(table.storage, &mut |id, row| rows.push((id, row.clone())));
-                    view.knowledge(table.storage) == crate::state::view::Knowledge::Complete && rows.len() <= SCAN_MAX
+                    view.knowledge(table.storage) == crate::state::view::Knowledge::Complete
+                        && rows.len() <= SCAN_MAX
                 }
             };
             if !sure {
@@ -407,7 +514,10 @@ impl<'r, 'a> Batch<'r, 'a> {
                     None => equal_on(&other, &check.columns, &values),
                     Some(expressions) => {
                         let frame = single(other);
-                        let scope = Scope { frame: &frame, outer: None };
+                        let scope = Scope {
+                            frame: &frame,
+                            outer: None,
+                        };
                         let mut equal = Some(true);
                         for (expr, value) in expressions.iter().zip(&values) {
                             match same(&self.run.tolerant(expr, &scope)?, value, Collation::Bytes) {
@@ -438,16 +548,25 @@ impl<'r, 'a> Batch<'r, 'a> {
         for change in &self.changes {
             let Some(after) = &change.after else { continue };
             for key in &change.table.foreign_keys {
-                if change.before.as_ref().is_some_and(|before| unchanged(before, after, &key.columns)) {
+                if change
+                    .before
+                    .as_ref()
+                    .is_some_and(|before| unchanged(before, after, &key.columns))
+                {
                     continue;
                 }
                 let certain = change.certain && !key.deferrable;
                 match self.parent_exists(key, after)? {
                     Some(true) => {}
                     Some(false) if certain => {
-                        errors.push(("23503".to_owned(), format!("no parent for foreign key \"{}\"", key.name)));
+                        errors.push((
+                            "23503".to_owned(),
+                            format!("no parent for foreign key \"{}\"", key.name),
+                        ));
                     }
-                    _ => self.run.may_fail("23503", format!("foreign key \"{}\" may be violated", key.name)),
+                    _ => self
+                        .run
+                        .may_fail("23503", format!("foreign key \"{}\" may be violated", key.name)),
                 }
             }
         }
@@ -465,10 +584,16 @@ impl<'r, 'a> Batch<'r, 'a> {
             return Ok(None);
         }
         let target = self.run.views.latest.catalog().storage(key.target);
-        let Some(values) = self.as_target_types(key, values) else { return Ok(None) };
+        let Some(values) = self.as_target_types(key, values) else {
+            return Ok(None);
+        };
         let columns: Arc<[usize]> = key.target_columns.iter().copied().collect();
         let mut maybe = false;
-        for change in self.changes.iter().filter(|change| change.table.storage == target) {
+        for change in self
+            .changes
+            .iter()
+            .filter(|change| change.table.storage == target)
+        {
             if let Some(after) = &change.after {
                 match equal_on(after, &key.target_columns, &values) {
                     Some(true) => return Ok(Some(true)),
@@ -479,16 +604,20 @@ impl<'r, 'a> Batch<'r, 'a> {
         }
         let replaced = self.replaced.get(&target);
         let mut found = false;
-        let sure = self.run.views.latest.lookup(target, &columns, &values, &mut |id, other| {
-            if replaced.is_some_and(|replaced| replaced.contains(&id)) {
-                return;
-            }
-            match equal_on(other, &key.target_columns, &values) {
-                Some(true) => found = true,
-                None => maybe = true,
-                Some(false) => {}
-            }
-        });
+        let sure = self
+            .run
+            .views
+            .latest
+            .lookup(target, &columns, &values, &mut |id, other| {
+                if replaced.is_some_and(|replaced| replaced.contains(&id)) {
+                    return;
+                }
+                match equal_on(other, &key.target_columns, &values) {
+                    Some(true) => found = true,
+                    None => maybe = true,
+                    Some(false) => {}
+                }
+            });
         self.run.touch_key(target, &columns, &values);
         Ok(match (found, maybe || !sure) {
             (true, _) => Some(true),
@@ -512,7 +641,9 @@ impl<'r, 'a> Batch<'r, 'a> {
     fn cascade(&mut self, place: usize) -> Outcome<()> {
         let change = &self.changes[place];
         let (parent, certain, depth) = (change.table.clone(), change.certain, change.depth);
-        let Some(before) = change.before.clone() else { return Ok(()) };
+        let Some(before) = change.before.clone() else {
+            return Ok(());
+        };
         let after = change.after.clone();
         if parent.referenced_by.is_empty() {
             return Ok(());
@@ -522,9 +653,14 @@ impl<'r, 'a> Batch<'r, 'a> {
         }
         let catalog = self.run.views.latest.catalog().clone();
         for child in &parent.referenced_by {
-            let Some(child) = catalog.table(*child).cloned() else { return Fault::unsure("foreign_key") };
+            let Some(child) = catalog.table(*child).cloned() else {
+                return Fault::unsure("foreign_key");
+            };
             for key in child.foreign_keys.iter().filter(|key| key.target == parent.id) {
-                if after.as_ref().is_some_and(|after| unchanged(&before, after, &key.target_columns)) {
+                if after
+                    .as_ref()
+                    .is_some_and(|after| unchanged(&before, after, &key.target_columns))
+                {
                     continue;
                 }
                 self.cascade_key(&parent, &child, key, &before, after.as_ref(), certain, depth)?;
@@ -559,9 +695,19 @@ impl<'r, 'a> Batch<'r, 'a> {
         let columns: Arc<[usize]> = key.columns.iter().copied().collect();
         let mut children = Vec::new();
         let storage = child.storage;
-        let sure = self.run.views.latest.lookup(storage, &columns, &values, &mut |id, row| children.push((id, row.clone())));
+        let sure = self
+            .run
+            .views
+            .latest
+            .lookup(storage, &columns, &values, &mut |id, row| {
+                children.push((id, row.clone()))
+            });
         self.run.touch_key(storage, &columns, &values);
-        let action = if after.is_some() { key.on_update } else { key.on_delete };
+        let action = if after.is_some() {
+            key.on_update
+        } else {
+            key.on_delete
+        };
         let replaced = self.replaced.get(&storage).cloned().unwrap_or_default();
         let mut exact = true;
         children.retain(|(id, row)| {
@@ -583,13 +729,27 @@ impl<'r, 'a> Batch<'r, 'a> {
         }
         if !writes {
             // Rows of this very statement may still point at the parent, or a new parent may have its key.
-            let own = self.changes.iter().filter(|change| change.table.storage == storage).any(|change| {
-                change.after.as_ref().is_some_and(|after| equal_on(after, &key.columns, &values) != Some(false))
-            });
-            let heir = action == Action::NoAction
-                && self.changes.iter().filter(|change| change.table.storage == parent.storage).any(|change| {
-                    change.after.as_ref().is_some_and(|after| equal_on(after, &key.target_columns, &values) != Some(false))
+            let own = self
+                .changes
+                .iter()
+                .filter(|change| change.table.storage == storage)
+                .any(|change| {
+                    change
+                        .after
+                        .as_ref()
+                        .is_some_and(|after| equal_on(after, &key.columns, &values) != Some(false))
                 });
+            let heir = action == Action::NoAction
+                && self
+                    .changes
+                    .iter()
+                    .filter(|change| change.table.storage == parent.storage)
+                    .any(|change| {
+                        change
+                            .after
+                            .as_ref()
+                            .is_some_and(|after| equal_on(after, &key.target_columns, &values) != Some(false))
+                    });
             let what = format!("row is still referenced by foreign key \"{}\"", key.name);
             if !children.is_empty() && exact && certain && !heir && !key.deferrable {
                 self.fail("23503", what);
@@ -606,9 +766,14 @@ impl<'r, 'a> Batch<'r, 'a> {
         }
         for (id, row) in children {
             let change = match action {
-                Action::Cascade if after.is_none() => {
-                    Change { table: child.clone(), id: Some(id), before: Some(row), after: None, certain: true, depth: depth + 1 }
-                }
+                Action::Cascade if after.is_none() => Change {
+                    table: child.clone(),
+                    id: Some(id),
+                    before: Some(row),
+                    after: None,
+                    certain: true,
+                    depth: depth + 1,
+                },
                 _ => {
                     let mut changed = row.to_vec();
                     for (place, column) in key.columns.iter().enumerate() {
@@ -624,14 +789,24 @@ impl<'r, 'a> Batch<'r, 'a> {
                             _ => return Fault::unsure("set_default"),
                         };
                         if changed[*column].is_null() && child.columns[*column].not_null {
-                            self.fail("23502", format!("null value in column \"{}\"", child.columns[*column].name));
+                            self.fail(
+                                "23502",
+                                format!("null value in column \"{}\"", child.columns[*column].name),
+                            );
                         }
                     }
                     if !child.checks.is_empty() || child.columns.iter().any(|column| column.generated) {
                         return Fault::unsure("cascade_checks");
                     }
                     let after = Row::from(changed);
-                    Change { table: child.clone(), id: Some(id), before: Some(row), after: Some(after), certain: true, depth: depth + 1 }
+                    Change {
+                        table: child.clone(),
+                        id: Some(id),
+                        before: Some(row),
+                        after: Some(after),
+                        certain: true,
+                        depth: depth + 1,
+                    }
                 }
             };
             self.push(change)?;
@@ -641,26 +816,40 @@ impl<'r, 'a> Batch<'r, 'a> {
 }
 
 fn single(row: Row) -> Frame {
-    Frame { slots: vec![Slot { row: Some(row), id: RowId(0) }], grouped: Vec::new() }
+    Frame {
+        slots: vec![Slot {
+            row: Some(row),
+            id: RowId(0),
+        }],
+        grouped: Vec::new(),
+    }
 }
 
 /// The key of a row, or `None` if part of it is unknown.
 fn key_values(row: &Row, columns: &[usize]) -> Option<Vec<Value>> {
-    let values: Vec<Value> = columns.iter().map(|column| row.get(*column).cloned().unwrap_or(Value::Null)).collect();
+    let values: Vec<Value> = columns
+        .iter()
+        .map(|column| row.get(*column).cloned().unwrap_or(Value::Null))
+        .collect();
     (!values.iter().any(Value::has_unknown)).then_some(values)
 }
 
 fn unchanged(before: &Row, after: &Row, columns: &[usize]) -> bool {
-    columns.iter().all(|column| match (before.get(*column), after.get(*column)) {
-        (Some(before), Some(after)) => same(before, after, Collation::Bytes) == Some(true),
-        _ => false,
-    })
+    columns
+        .iter()
+        .all(|column| match (before.get(*column), after.get(*column)) {
+            (Some(before), Some(after)) => same(before, after, Collation::Bytes) == Some(true),
+            _ => false,
+        })
 }
 
 fn equal_on(row: &Row, columns: &[usize], values: &[Value]) -> Option<bool> {
     let mut result = Some(true);
     for (column, value) in columns.iter().zip(values) {
-        match row.get(*column).map_or(Some(false), |cell| same(cell, value, Collation::Bytes)) {
+        match row
+            .get(*column)
+            .map_or(Some(false), |cell| same(cell, value, Collation::Bytes))
+        {
             Some(true) => {}
             Some(false) => return Some(false),
             None => result = None,

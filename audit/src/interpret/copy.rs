@@ -11,9 +11,14 @@ use crate::value::{self, SqlError, Value};
 impl Run<'_> {
     pub(super) fn copy_from(&self, copy: &CopyFrom, data: &[u8]) -> Outcome<Written> {
         let table = self.table_of(copy.table)?;
-        let Ok(text) = std::str::from_utf8(data) else { return Fault::unsure("copy_encoding") };
+        let Ok(text) = std::str::from_utf8(data) else {
+            return Fault::unsure("copy_encoding");
+        };
         let frame = Frame::default();
-        let scope = Scope { frame: &frame, outer: None };
+        let scope = Scope {
+            frame: &frame,
+            outer: None,
+        };
         let mut batch = Batch::new(self);
         let mut count = 0;
         for (number, line) in text.split('\n').enumerate() {
@@ -29,16 +34,22 @@ impl Run<'_> {
             }
             let cells: Vec<&str> = line.split(copy.format.delimiter as char).collect();
             if cells.len() != copy.columns.len() {
-                return Err(Fault::Raised { sqlstate: "22P04".to_owned(), message: "wrong number of columns in COPY data".to_owned() });
+                return Err(Fault::Raised {
+                    sqlstate: "22P04".to_owned(),
+                    message: "wrong number of columns in COPY data".to_owned(),
+                });
             }
             let mut row = vec![Value::Null; table.columns.len()];
             for (cell, column) in cells.iter().zip(&copy.columns) {
                 if *cell == copy.format.null {
                     continue;
                 }
-                let Some(cell) = unescape(cell) else { return Fault::unsure("copy_escape") };
+                let Some(cell) = unescape(cell) else {
+                    return Fault::unsure("copy_escape");
+                };
                 let target = &table.columns[*column];
-                row[*column] = match value::parse(&cell, target.type_oid, target.type_modifier, self.context) {
+                row[*column] = match value::parse(&cell, target.type_oid, target.type_modifier, self.context)
+                {
                     Ok(value) => value,
                     Err(SqlError::NotModelled(reason)) => {
                         self.note(reason);
@@ -55,7 +66,11 @@ impl Run<'_> {
             count += 1;
         }
         batch.finish()?;
-        Ok(Written { rows: Vec::new(), min: count, max: Some(count) })
+        Ok(Written {
+            rows: Vec::new(),
+            min: count,
+            max: Some(count),
+        })
     }
 }
 

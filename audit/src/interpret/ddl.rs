@@ -9,8 +9,8 @@ use super::run::{Fault, Outcome, Run};
 use crate::sql::plan::Ddl;
 use crate::sql::{self, SessionSettings};
 use crate::state::catalog::{
-    Action, Argument, Check, Column, Editor, ForeignKey, Function, Identity, Partitioning, TEMPORARY, Table, TableKind, Type,
-    TypeKind, UniqueKey,
+    Action, Argument, Check, Column, Editor, ForeignKey, Function, Identity, Partitioning, TEMPORARY, Table,
+    TableKind, Type, TypeKind, UniqueKey,
 };
 use crate::state::{Catalog, TableId};
 use crate::value::{Value, oid};
@@ -22,7 +22,11 @@ pub(super) fn apply(run: &Run<'_>, ddl: &Ddl) -> Outcome<Expect> {
     let catalog = run.views.latest.catalog().clone();
     let mut settings = SessionSettings::default();
     settings.search_path = ddl.search_path.clone();
-    let change = DdlRun { run, catalog, settings: &settings };
+    let change = DdlRun {
+        run,
+        catalog,
+        settings: &settings,
+    };
     let mut expect = Expect::success(run.context.clone());
     expect.any_error = true;
     if let Some(tag) = change.apply(&ddl.statement)? {
@@ -47,7 +51,9 @@ impl DdlRun<'_, '_> {
             NodeEnum::IndexStmt(index) => self.create_index(index)?,
             NodeEnum::ViewStmt(view) => self.create_view(view)?,
             NodeEnum::CreateSeqStmt(create) => {
-                let Some(range) = &create.sequence else { return Fault::unsure("create_sequence") };
+                let Some(range) = &create.sequence else {
+                    return Fault::unsure("create_sequence");
+                };
                 let schema = self.schema_for(range);
                 if self.exists(&schema, &range.relname) {
                     return Ok(None);
@@ -65,8 +71,20 @@ impl DdlRun<'_, '_> {
                     let oid = editor.new_id(&schema, &name);
                     let array_oid = editor.new_id(&schema, &format!("_{name}"));
                     let array_name = format!("_{name}");
-                    editor.add_type(Type { oid, schema: schema.clone(), name, kind: TypeKind::Enum(labels.into()), array_oid });
-                    editor.add_type(Type { oid: array_oid, schema, name: array_name, kind: TypeKind::Array { element: oid }, array_oid: 0 });
+                    editor.add_type(Type {
+                        oid,
+                        schema: schema.clone(),
+                        name,
+                        kind: TypeKind::Enum(labels.into()),
+                        array_oid,
+                    });
+                    editor.add_type(Type {
+                        oid: array_oid,
+                        schema,
+                        name: array_name,
+                        kind: TypeKind::Array { element: oid },
+                        array_oid: 0,
+                    });
                 });
             }
             NodeEnum::CreateSchemaStmt(create) => {
@@ -90,7 +108,10 @@ impl DdlRun<'_, '_> {
     }
 
     fn publish(&self, catalog: Catalog) {
-        self.run.effects.borrow_mut().push(Effect::Catalog(Arc::new(catalog)));
+        self.run
+            .effects
+            .borrow_mut()
+            .push(Effect::Catalog(Arc::new(catalog)));
     }
 
     fn schema_for(&self, range: &pg::RangeVar) -> String {
@@ -104,8 +125,15 @@ impl DdlRun<'_, '_> {
     }
 
     fn default_schema(&self) -> String {
-        let known = self.settings.search_path.iter().find(|schema| self.catalog.has_schema(schema));
-        known.or(self.settings.search_path.last()).cloned().unwrap_or_else(|| "public".to_owned())
+        let known = self
+            .settings
+            .search_path
+            .iter()
+            .find(|schema| self.catalog.has_schema(schema));
+        known
+            .or(self.settings.search_path.last())
+            .cloned()
+            .unwrap_or_else(|| "public".to_owned())
     }
 
     fn qualified(&self, nodes: &[Node]) -> (String, String) {
@@ -124,13 +152,17 @@ impl DdlRun<'_, '_> {
     fn find(&self, range: Option<&pg::RangeVar>) -> Option<Arc<Table>> {
         let range = range?;
         let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
-        self.catalog.find(schema, &range.relname, &self.settings.search_path).cloned()
+        self.catalog
+            .find(schema, &range.relname, &self.settings.search_path)
+            .cloned()
     }
 
     fn mark(&self, range: Option<&pg::RangeVar>, reason: &str, reads: bool) {
         if let Some(table) = self.find(range) {
             self.edit(|editor| {
-                editor.alter(table.storage, |table| table.unmodelled_write = Some(reason.to_owned()));
+                editor.alter(table.storage, |table| {
+                    table.unmodelled_write = Some(reason.to_owned())
+                });
                 editor.alter(table.id, |table| {
                     table.unmodelled_write = Some(reason.to_owned());
                     if reads {
@@ -142,10 +174,16 @@ impl DdlRun<'_, '_> {
     }
 
     fn create_table(&self, create: &pg::CreateStmt) -> Outcome<()> {
-        let Some(range) = &create.relation else { return Fault::unsure("create_table") };
+        let Some(range) = &create.relation else {
+            return Fault::unsure("create_table");
+        };
         let schema = self.schema_for(range);
         if self.exists(&schema, &range.relname) {
-            return if create.if_not_exists { Ok(()) } else { Fault::unsure("table_exists") };
+            return if create.if_not_exists {
+                Ok(())
+            } else {
+                Fault::unsure("table_exists")
+            };
         }
         if create.of_typename.is_some() {
             return Fault::unsure("create_table_of");
@@ -154,10 +192,12 @@ impl DdlRun<'_, '_> {
         let parent = match create.inh_relations.first() {
             None => None,
             Some(node) => match &node.node {
-                Some(NodeEnum::RangeVar(parent)) if create.partbound.is_some() => match self.find(Some(parent)) {
-                    Some(parent) => Some(parent),
-                    None => return Fault::unsure("unknown_table"),
-                },
+                Some(NodeEnum::RangeVar(parent)) if create.partbound.is_some() => {
+                    match self.find(Some(parent)) {
+                        Some(parent) => Some(parent),
+                        None => return Fault::unsure("unknown_table"),
+                    }
+                }
                 _ => return Fault::unsure("inheritance"),
             },
         };
@@ -167,7 +207,9 @@ impl DdlRun<'_, '_> {
         for element in &create.table_elts {
             match &element.node {
                 Some(NodeEnum::ColumnDef(column)) => self.add_column(&mut draft, column)?,
-                Some(NodeEnum::Constraint(constraint)) => draft.constraints.push((None, (**constraint).clone())),
+                Some(NodeEnum::Constraint(constraint)) => {
+                    draft.constraints.push((None, (**constraint).clone()))
+                }
                 _ => return Fault::unsure("create_table_like"),
             }
         }
@@ -207,7 +249,9 @@ impl DdlRun<'_, '_> {
             draft.table.storage = parent.as_ref().map_or(id, |parent| parent.storage);
             created = Some(id);
         });
-        let Some(id) = created else { return Fault::unsure("create_table") };
+        let Some(id) = created else {
+            return Fault::unsure("create_table");
+        };
         let constraints = std::mem::take(&mut draft.constraints);
         for (column, constraint) in &constraints {
             self.add_constraint(&mut draft.table, column.as_deref(), constraint, &mut references)?;
@@ -237,7 +281,9 @@ impl DdlRun<'_, '_> {
     }
 
     fn add_column(&self, draft: &mut Draft, definition: &pg::ColumnDef) -> Outcome<()> {
-        let Some(type_name) = &definition.type_name else { return Fault::unsure("create_table") };
+        let Some(type_name) = &definition.type_name else {
+            return Fault::unsure("create_table");
+        };
         let last = type_name.names.last().and_then(string_of).unwrap_or("");
         let serial = match last {
             "serial" | "serial4" => Some(oid::INT4),
@@ -268,24 +314,36 @@ impl DdlRun<'_, '_> {
             column.default = Some(self.expression_text(default)?);
         }
         for node in &definition.constraints {
-            let Some(NodeEnum::Constraint(constraint)) = &node.node else { continue };
+            let Some(NodeEnum::Constraint(constraint)) = &node.node else {
+                continue;
+            };
             match ConstrType::try_from(constraint.contype) {
                 Ok(ConstrType::ConstrNotnull) => column.not_null = true,
                 Ok(ConstrType::ConstrNull) => {}
                 Ok(ConstrType::ConstrDefault) => {
-                    let Some(expr) = &constraint.raw_expr else { continue };
+                    let Some(expr) = &constraint.raw_expr else {
+                        continue;
+                    };
                     column.default = Some(self.expression_text(expr)?);
                 }
                 Ok(ConstrType::ConstrIdentity) => {
                     column.not_null = true;
-                    column.identity = if constraint.generated_when == "a" { Identity::Always } else { Identity::ByDefault };
+                    column.identity = if constraint.generated_when == "a" {
+                        Identity::Always
+                    } else {
+                        Identity::ByDefault
+                    };
                 }
                 Ok(ConstrType::ConstrGenerated) => {
-                    let Some(expr) = &constraint.raw_expr else { continue };
+                    let Some(expr) = &constraint.raw_expr else {
+                        continue;
+                    };
                     column.generated = true;
                     column.default = Some(self.expression_text(expr)?);
                 }
-                _ => draft.constraints.push((Some(definition.colname.clone()), (**constraint).clone())),
+                _ => draft
+                    .constraints
+                    .push((Some(definition.colname.clone()), (**constraint).clone())),
             }
         }
         draft.table.columns.push(column);
@@ -306,13 +364,23 @@ impl DdlRun<'_, '_> {
         constraint: &pg::Constraint,
         references: &mut Vec<TableId>,
     ) -> Outcome<()> {
-        let named = |fallback: String| if constraint.conname.is_empty() { fallback } else { constraint.conname.clone() };
+        let named = |fallback: String| {
+            if constraint.conname.is_empty() {
+                fallback
+            } else {
+                constraint.conname.clone()
+            }
+        };
         let positions = |table: &Table, nodes: &[Node]| -> Outcome<Vec<usize>> {
             let names: Vec<&str> = match (nodes, column) {
                 ([], Some(column)) => vec![column],
                 (nodes, _) => nodes.iter().filter_map(string_of).collect(),
             };
-            match names.iter().map(|name| table.column(name)).collect::<Option<Vec<usize>>>() {
+            match names
+                .iter()
+                .map(|name| table.column(name))
+                .collect::<Option<Vec<usize>>>()
+            {
                 Some(positions) => Ok(positions),
                 None => Fault::unsure("unknown_column"),
             }
@@ -322,7 +390,11 @@ impl DdlRun<'_, '_> {
                 if !constraint.indexname.is_empty() {
                     // ALTER TABLE … ADD CONSTRAINT … USING INDEX: the index is a key already.
                     let primary = kind == ConstrType::ConstrPrimary;
-                    for key in table.keys.iter_mut().filter(|key| key.name == constraint.indexname) {
+                    for key in table
+                        .keys
+                        .iter_mut()
+                        .filter(|key| key.name == constraint.indexname)
+                    {
                         key.primary = primary;
                         key.constraint = true;
                     }
@@ -330,8 +402,15 @@ impl DdlRun<'_, '_> {
                 }
                 let columns = positions(table, &constraint.keys)?;
                 let primary = kind == ConstrType::ConstrPrimary;
-                let joined: Vec<&str> = columns.iter().map(|column| table.columns[*column].name.as_str()).collect();
-                let name = if primary { format!("{}_pkey", table.name) } else { format!("{}_{}_key", table.name, joined.join("_")) };
+                let joined: Vec<&str> = columns
+                    .iter()
+                    .map(|column| table.columns[*column].name.as_str())
+                    .collect();
+                let name = if primary {
+                    format!("{}_pkey", table.name)
+                } else {
+                    format!("{}_{}_key", table.name, joined.join("_"))
+                };
                 if primary {
                     for column in &columns {
                         table.columns[*column].not_null = true;
@@ -349,18 +428,26 @@ impl DdlRun<'_, '_> {
                 });
             }
             Ok(ConstrType::ConstrCheck) => {
-                let Some(expr) = &constraint.raw_expr else { return Fault::unsure("check_constraint") };
+                let Some(expr) = &constraint.raw_expr else {
+                    return Fault::unsure("check_constraint");
+                };
                 let condition = self.expression_text(expr)?;
                 let name = match column {
                     Some(column) => format!("{}_{column}_check", table.name),
                     None => format!("{}_check{}", table.name, table.checks.len()),
                 };
-                table.checks.push(Check { name: named(name), condition });
+                table.checks.push(Check {
+                    name: named(name),
+                    condition,
+                });
             }
             Ok(ConstrType::ConstrForeign) => {
                 let columns = positions(table, &constraint.fk_attrs)?;
-                let Some(range) = &constraint.pktable else { return Fault::unsure("foreign_key") };
-                let own = range.relname == table.name && (range.schemaname.is_empty() || range.schemaname == table.schema);
+                let Some(range) = &constraint.pktable else {
+                    return Fault::unsure("foreign_key");
+                };
+                let own = range.relname == table.name
+                    && (range.schemaname.is_empty() || range.schemaname == table.schema);
                 let target = match self.find(Some(range)) {
                     Some(target) => target,
                     None if own => Arc::new(table.clone()),
@@ -373,12 +460,18 @@ impl DdlRun<'_, '_> {
                     }
                 } else {
                     let names = constraint.pk_attrs.iter().filter_map(string_of);
-                    match names.map(|name| target.column(name)).collect::<Option<Vec<usize>>>() {
+                    match names
+                        .map(|name| target.column(name))
+                        .collect::<Option<Vec<usize>>>()
+                    {
                         Some(columns) => columns,
                         None => return Fault::unsure("unknown_column"),
                     }
                 };
-                let joined: Vec<&str> = columns.iter().map(|column| table.columns[*column].name.as_str()).collect();
+                let joined: Vec<&str> = columns
+                    .iter()
+                    .map(|column| table.columns[*column].name.as_str())
+                    .collect();
                 let name = named(format!("{}_{}_fkey", table.name, joined.join("_")));
                 if own && target.id == table.id {
                     table.referenced_by.push(table.id);
@@ -402,7 +495,9 @@ impl DdlRun<'_, '_> {
                     table.columns[column].not_null = true;
                 }
             }
-            Ok(ConstrType::ConstrExclusion) => table.unmodelled_write = Some("exclusion_constraint".to_owned()),
+            Ok(ConstrType::ConstrExclusion) => {
+                table.unmodelled_write = Some("exclusion_constraint".to_owned())
+            }
             _ => {}
         }
         Ok(())
@@ -414,9 +509,14 @@ impl DdlRun<'_, '_> {
         };
         let schema = self.schema_for(range);
         if self.exists(&schema, &range.relname) {
-            return if create.if_not_exists { Ok(None) } else { Fault::unsure("table_exists") };
+            return if create.if_not_exists {
+                Ok(None)
+            } else {
+                Fault::unsure("table_exists")
+            };
         }
-        let Some(NodeEnum::SelectStmt(select)) = create.query.as_ref().and_then(|node| node.node.as_ref()) else {
+        let Some(NodeEnum::SelectStmt(select)) = create.query.as_ref().and_then(|node| node.node.as_ref())
+        else {
             return Fault::unsure("create_table_as");
         };
         let Some(text) = statement_text(NodeEnum::SelectStmt(select.clone())) else {
@@ -443,13 +543,18 @@ impl DdlRun<'_, '_> {
         self.finish_table(draft, None)?;
         let effects = self.run.effects.borrow();
         let table = effects.iter().rev().find_map(|effect| match effect {
-            Effect::Catalog(catalog) => catalog.find(Some(&schema), &range.relname, &[]).map(|table| table.id),
+            Effect::Catalog(catalog) => catalog
+                .find(Some(&schema), &range.relname, &[])
+                .map(|table| table.id),
             _ => None,
         });
         drop(effects);
         if let Some(table) = table {
             // Its rows are those of a query that is not run here.
-            self.run.effects.borrow_mut().push(Effect::Havoc { table, reason: "create_table_as".to_owned() });
+            self.run.effects.borrow_mut().push(Effect::Havoc {
+                table,
+                reason: "create_table_as".to_owned(),
+            });
             self.run.note("create_table_as");
         }
         Ok(None)
@@ -459,10 +564,15 @@ impl DdlRun<'_, '_> {
         let kind = ObjectType::try_from(drop.remove_type).unwrap_or(ObjectType::Undefined);
         let cascade = drop.behavior == pg::DropBehavior::DropCascade as i32;
         match kind {
-            ObjectType::ObjectTable | ObjectType::ObjectView | ObjectType::ObjectMatview | ObjectType::ObjectSequence => {
+            ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectMatview
+            | ObjectType::ObjectSequence => {
                 let mut tables = Vec::new();
                 for object in &drop.objects {
-                    let Some(NodeEnum::List(list)) = &object.node else { continue };
+                    let Some(NodeEnum::List(list)) = &object.node else {
+                        continue;
+                    };
                     let names: Vec<&str> = list.items.iter().filter_map(string_of).collect();
                     let (schema, name) = match names.as_slice() {
                         [name] => (None, *name),
@@ -494,15 +604,21 @@ impl DdlRun<'_, '_> {
             ObjectType::ObjectIndex => {
                 let mut catalog = self.catalog.clone();
                 for object in &drop.objects {
-                    let Some(NodeEnum::List(list)) = &object.node else { continue };
-                    let Some(name) = list.items.last().and_then(string_of) else { continue };
+                    let Some(NodeEnum::List(list)) = &object.node else {
+                        continue;
+                    };
+                    let Some(name) = list.items.last().and_then(string_of) else {
+                        continue;
+                    };
                     let owner = catalog
                         .tables()
                         .into_iter()
                         .find(|table| table.keys.iter().any(|key| key.name == name))
                         .map(|table| table.id);
                     if let Some(owner) = owner {
-                        catalog = catalog.with(|editor| editor.alter(owner, |table| table.keys.retain(|key| key.name != name)));
+                        catalog = catalog.with(|editor| {
+                            editor.alter(owner, |table| table.keys.retain(|key| key.name != name))
+                        });
                     }
                 }
                 self.publish(catalog);
@@ -510,9 +626,16 @@ impl DdlRun<'_, '_> {
             ObjectType::ObjectType => {
                 let mut catalog = self.catalog.clone();
                 for object in &drop.objects {
-                    let Some(NodeEnum::TypeName(name)) = &object.node else { continue };
-                    let Some(last) = name.names.last().and_then(string_of) else { continue };
-                    if let Some(found) = catalog.find_type(None, last, &self.settings.search_path).map(|found| found.oid) {
+                    let Some(NodeEnum::TypeName(name)) = &object.node else {
+                        continue;
+                    };
+                    let Some(last) = name.names.last().and_then(string_of) else {
+                        continue;
+                    };
+                    if let Some(found) = catalog
+                        .find_type(None, last, &self.settings.search_path)
+                        .map(|found| found.oid)
+                    {
                         catalog = catalog.with(|editor| editor.drop_type(found));
                     }
                 }
@@ -521,7 +644,9 @@ impl DdlRun<'_, '_> {
             ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine => {
                 let mut catalog = self.catalog.clone();
                 for object in &drop.objects {
-                    let Some(NodeEnum::ObjectWithArgs(object)) = &object.node else { continue };
+                    let Some(NodeEnum::ObjectWithArgs(object)) = &object.node else {
+                        continue;
+                    };
                     if let Some(name) = object.objname.last().and_then(string_of) {
                         catalog = catalog.with(|editor| editor.drop_functions(name));
                     }
@@ -543,7 +668,10 @@ impl DdlRun<'_, '_> {
                     }
                 });
             }
-            ObjectType::ObjectTrigger | ObjectType::ObjectRule | ObjectType::ObjectPolicy | ObjectType::ObjectExtension => {}
+            ObjectType::ObjectTrigger
+            | ObjectType::ObjectRule
+            | ObjectType::ObjectPolicy
+            | ObjectType::ObjectExtension => {}
             _ => return Fault::unsure("drop"),
         }
         Ok(())
@@ -554,13 +682,19 @@ impl DdlRun<'_, '_> {
             return Ok(());
         }
         let Some(table) = self.find(alter.relation.as_ref()) else {
-            return if alter.missing_ok { Ok(()) } else { Fault::unsure("unknown_table") };
+            return if alter.missing_ok {
+                Ok(())
+            } else {
+                Fault::unsure("unknown_table")
+            };
         };
         let mut changed = (*table).clone();
         let mut references = Vec::new();
         let mut havoc = false;
         for node in &alter.cmds {
-            let Some(NodeEnum::AlterTableCmd(command)) = &node.node else { continue };
+            let Some(NodeEnum::AlterTableCmd(command)) = &node.node else {
+                continue;
+            };
             let kind = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
             let definition = command.def.as_ref().and_then(|node| node.node.as_ref());
             let column = changed.column(&command.name);
@@ -572,7 +706,10 @@ impl DdlRun<'_, '_> {
                         }
                         return Fault::unsure("column_exists");
                     }
-                    let mut draft = Draft { table: changed.clone(), constraints: Vec::new() };
+                    let mut draft = Draft {
+                        table: changed.clone(),
+                        constraints: Vec::new(),
+                    };
                     self.add_column(&mut draft, definition)?;
                     changed = draft.table;
                     let place = changed.columns.len() - 1;
@@ -598,7 +735,9 @@ impl DdlRun<'_, '_> {
                         changed.foreign_keys.retain(|key| !key.columns.contains(&column));
                         if !changed.checks.is_empty() {
                             // A check that used the column went with it.
-                            changed.checks.retain(|check| !check.condition.contains(&command.name));
+                            changed
+                                .checks
+                                .retain(|check| !check.condition.contains(&command.name));
                         }
                     }
                     None if command.missing_ok => {}
@@ -633,7 +772,9 @@ impl DdlRun<'_, '_> {
                     let (Some(column), Some(type_name)) = (column, &definition.type_name) else {
                         return Fault::unsure("unknown_column");
                     };
-                    let Some((type_oid, type_modifier)) = sql::resolve_type(&self.catalog, self.settings, type_name) else {
+                    let Some((type_oid, type_modifier)) =
+                        sql::resolve_type(&self.catalog, self.settings, type_name)
+                    else {
                         return Fault::unsure("unknown_type");
                     };
                     changed.columns[column].type_oid = type_oid;
@@ -683,26 +824,41 @@ impl DdlRun<'_, '_> {
             }
         });
         if havoc {
-            self.run.effects.borrow_mut().push(Effect::Havoc { table: table.storage, reason: "alter_column_type".to_owned() });
+            self.run.effects.borrow_mut().push(Effect::Havoc {
+                table: table.storage,
+                reason: "alter_column_type".to_owned(),
+            });
         }
         Ok(())
     }
 
     /// The value of a constant expression, or unknown.
     fn constant(&self, text: &str, type_oid: u32, type_modifier: i32) -> Value {
-        sql::constant(&self.catalog, self.settings, text, type_oid, type_modifier, self.run.context).unwrap_or(Value::Unknown)
+        sql::constant(
+            &self.catalog,
+            self.settings,
+            text,
+            type_oid,
+            type_modifier,
+            self.run.context,
+        )
+        .unwrap_or(Value::Unknown)
     }
 
     fn create_index(&self, index: &pg::IndexStmt) -> Outcome<()> {
         if !index.unique {
             return Ok(());
         }
-        let Some(table) = self.find(index.relation.as_ref()) else { return Fault::unsure("unknown_table") };
+        let Some(table) = self.find(index.relation.as_ref()) else {
+            return Fault::unsure("unknown_table");
+        };
         let mut columns = Vec::new();
         let mut expressions = Vec::new();
         let mut names = Vec::new();
         for node in &index.index_params {
-            let Some(NodeEnum::IndexElem(element)) = &node.node else { return Fault::unsure("create_index") };
+            let Some(NodeEnum::IndexElem(element)) = &node.node else {
+                return Fault::unsure("create_index");
+            };
             match &element.expr {
                 Some(expr) => {
                     columns.push(usize::MAX);
@@ -732,7 +888,9 @@ impl DdlRun<'_, '_> {
         }
         if table.storage != table.id {
             self.edit(|editor| {
-                editor.alter(table.storage, |root| root.unmodelled_write = Some("partition_constraint".to_owned()));
+                editor.alter(table.storage, |root| {
+                    root.unmodelled_write = Some("partition_constraint".to_owned())
+                });
             });
             return Ok(());
         }
@@ -754,13 +912,22 @@ impl DdlRun<'_, '_> {
     }
 
     fn create_view(&self, view: &pg::ViewStmt) -> Outcome<()> {
-        let Some(range) = &view.view else { return Fault::unsure("create_view") };
+        let Some(range) = &view.view else {
+            return Fault::unsure("create_view");
+        };
         let schema = self.schema_for(range);
-        let Some(query) = view.query.as_ref().and_then(|node| node.node.clone()) else { return Fault::unsure("create_view") };
-        let Some(text) = statement_text(query) else { return Fault::unsure("create_view") };
+        let Some(query) = view.query.as_ref().and_then(|node| node.node.clone()) else {
+            return Fault::unsure("create_view");
+        };
+        let Some(text) = statement_text(query) else {
+            return Fault::unsure("create_view");
+        };
         let columns = sql::columns_of(&self.catalog, self.settings, &text);
         let names: Vec<&str> = view.aliases.iter().filter_map(string_of).collect();
-        let old = self.catalog.find(Some(&schema), &range.relname, &[]).map(|table| table.id);
+        let old = self
+            .catalog
+            .find(Some(&schema), &range.relname, &[])
+            .map(|table| table.id);
         self.edit(|editor| {
             if let Some(old) = old {
                 editor.drop_table(old);
@@ -785,14 +952,23 @@ impl DdlRun<'_, '_> {
     fn rename(&self, rename: &pg::RenameStmt) -> Outcome<()> {
         let kind = ObjectType::try_from(rename.rename_type).unwrap_or(ObjectType::Undefined);
         let Some(table) = self.find(rename.relation.as_ref()) else {
-            return if rename.missing_ok { Ok(()) } else { Fault::unsure("rename") };
+            return if rename.missing_ok {
+                Ok(())
+            } else {
+                Fault::unsure("rename")
+            };
         };
         match kind {
-            ObjectType::ObjectTable | ObjectType::ObjectView | ObjectType::ObjectSequence | ObjectType::ObjectMatview => {
+            ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectSequence
+            | ObjectType::ObjectMatview => {
                 self.edit(|editor| editor.alter(table.id, |table| table.name.clone_from(&rename.newname)));
             }
             ObjectType::ObjectColumn => {
-                let Some(column) = table.column(&rename.subname) else { return Fault::unsure("unknown_column") };
+                let Some(column) = table.column(&rename.subname) else {
+                    return Fault::unsure("unknown_column");
+                };
                 let used = |text: &str| text.contains(&rename.subname);
                 if table.checks.iter().any(|check| used(&check.condition))
                     || table.columns.iter().any(|column| column.generated)
@@ -800,7 +976,11 @@ impl DdlRun<'_, '_> {
                 {
                     return Fault::unsure("rename_column");
                 }
-                self.edit(|editor| editor.alter(table.id, |table| table.columns[column].name.clone_from(&rename.newname)));
+                self.edit(|editor| {
+                    editor.alter(table.id, |table| {
+                        table.columns[column].name.clone_from(&rename.newname)
+                    })
+                });
             }
             ObjectType::ObjectTabconstraint => {
                 self.edit(|editor| {
@@ -835,9 +1015,14 @@ impl DdlRun<'_, '_> {
             own_settings: false,
         };
         for node in &create.parameters {
-            let Some(NodeEnum::FunctionParameter(parameter)) = &node.node else { continue };
-            let Some(type_name) = &parameter.arg_type else { continue };
-            let type_oid = sql::resolve_type(&self.catalog, self.settings, type_name).map_or(0, |(type_oid, _)| type_oid);
+            let Some(NodeEnum::FunctionParameter(parameter)) = &node.node else {
+                continue;
+            };
+            let Some(type_name) = &parameter.arg_type else {
+                continue;
+            };
+            let type_oid = sql::resolve_type(&self.catalog, self.settings, type_name)
+                .map_or(0, |(type_oid, _)| type_oid);
             let mode = match pg::FunctionParameterMode::try_from(parameter.mode) {
                 Ok(pg::FunctionParameterMode::FuncParamOut) => 'o',
                 Ok(pg::FunctionParameterMode::FuncParamInout) => 'b',
@@ -853,7 +1038,8 @@ impl DdlRun<'_, '_> {
             });
         }
         if let Some(returns) = &create.return_type {
-            function.returns = sql::resolve_type(&self.catalog, self.settings, returns).map_or(0, |(type_oid, _)| type_oid);
+            function.returns =
+                sql::resolve_type(&self.catalog, self.settings, returns).map_or(0, |(type_oid, _)| type_oid);
             function.returns_set = returns.setof;
             if returns.names.last().and_then(string_of) == Some("void") {
                 function.returns = oid::VOID;
@@ -863,10 +1049,14 @@ impl DdlRun<'_, '_> {
             }
         }
         for node in &create.options {
-            let Some(NodeEnum::DefElem(option)) = &node.node else { continue };
+            let Some(NodeEnum::DefElem(option)) = &node.node else {
+                continue;
+            };
             let argument = option.arg.as_ref().and_then(|node| node.node.as_ref());
             match (option.defname.as_str(), argument) {
-                ("language", Some(NodeEnum::String(language))) => function.language = language.sval.to_ascii_lowercase(),
+                ("language", Some(NodeEnum::String(language))) => {
+                    function.language = language.sval.to_ascii_lowercase()
+                }
                 ("volatility", Some(NodeEnum::String(volatility))) => {
                     function.volatility = volatility.sval.chars().next().unwrap_or('v').to_ascii_lowercase();
                 }
@@ -897,7 +1087,10 @@ struct Draft {
 
 impl Draft {
     fn new(schema: &str, name: &str) -> Draft {
-        Draft { table: Table::new(TableId(0), schema, name, TableKind::Table), constraints: Vec::new() }
+        Draft {
+            table: Table::new(TableId(0), schema, name, TableKind::Table),
+            constraints: Vec::new(),
+        }
     }
 }
 
@@ -920,9 +1113,14 @@ fn string_of(node: &Node) -> Option<&str> {
 
 /// An expression as SQL text.
 fn expression_text(node: &Node) -> Option<Arc<str>> {
-    let target = pg::ResTarget { val: Some(Box::new(node.clone())), ..pg::ResTarget::default() };
+    let target = pg::ResTarget {
+        val: Some(Box::new(node.clone())),
+        ..pg::ResTarget::default()
+    };
     let select = pg::SelectStmt {
-        target_list: vec![Node { node: Some(NodeEnum::ResTarget(Box::new(target))) }],
+        target_list: vec![Node {
+            node: Some(NodeEnum::ResTarget(Box::new(target))),
+        }],
         limit_option: pg::LimitOption::Default as i32,
         op: pg::SetOperation::SetopNone as i32,
         ..pg::SelectStmt::default()

@@ -14,7 +14,11 @@ impl Run<'_> {
             Expr::Const(value) => Ok(value.clone()),
             Expr::Bound(slot) => Ok(self.bound.get(*slot).cloned().unwrap_or(Value::Unknown)),
             Expr::Column { up, relation, column } => {
-                let frame = if *up == 0 { Some(scope.frame) } else { scope.up(*up) };
+                let frame = if *up == 0 {
+                    Some(scope.frame)
+                } else {
+                    scope.up(*up)
+                };
                 let Some(slot) = frame.and_then(|frame| frame.slots.get(*relation as usize)) else {
                     return Ok(Value::Unknown);
                 };
@@ -24,15 +28,20 @@ impl Run<'_> {
                 })
             }
             Expr::RowPresent { up, relation } => {
-                let present = scope.up(*up).and_then(|frame| frame.slots.get(*relation as usize));
+                let present = scope
+                    .up(*up)
+                    .and_then(|frame| frame.slots.get(*relation as usize));
                 Ok(Value::Bool(present.is_some_and(|slot| slot.row.is_some())))
             }
             Expr::Grouped { up, position } => {
-                let value = scope.up(*up).and_then(|frame| frame.grouped.get(*position as usize));
+                let value = scope
+                    .up(*up)
+                    .and_then(|frame| frame.grouped.get(*position as usize));
                 Ok(value.cloned().unwrap_or(Value::Unknown))
             }
             Expr::Call { function, arguments } => {
-                let mut values: smallvec::SmallVec<[Value; 3]> = smallvec::SmallVec::with_capacity(arguments.len());
+                let mut values: smallvec::SmallVec<[Value; 3]> =
+                    smallvec::SmallVec::with_capacity(arguments.len());
                 for argument in arguments {
                     values.push(self.eval(argument, scope)?);
                 }
@@ -78,7 +87,11 @@ impl Run<'_> {
                 Value::Unknown => Value::Unknown,
                 value => Value::Bool(value.is_null() == *wants_null),
             }),
-            Expr::BoolTest { argument, wanted, negated } => {
+            Expr::BoolTest {
+                argument,
+                wanted,
+                negated,
+            } => {
                 let value = self.eval(argument, scope)?;
                 let holds = match (&value, wanted) {
                     (Value::Unknown, _) => return Ok(Value::Unknown),
@@ -88,7 +101,11 @@ impl Run<'_> {
                 };
                 Ok(Value::Bool(holds != *negated))
             }
-            Expr::Distinct { arguments, equal, negated } => {
+            Expr::Distinct {
+                arguments,
+                equal,
+                negated,
+            } => {
                 let left = self.eval(&arguments.0, scope)?;
                 let right = self.eval(&arguments.1, scope)?;
                 let distinct = match (&left, &right) {
@@ -112,7 +129,11 @@ impl Run<'_> {
                 }
                 Ok(Value::Null)
             }
-            Expr::Extreme { arguments, less, greatest } => {
+            Expr::Extreme {
+                arguments,
+                less,
+                greatest,
+            } => {
                 let mut best = Value::Null;
                 for argument in arguments {
                     let value = self.eval(argument, scope)?;
@@ -133,22 +154,48 @@ impl Run<'_> {
                 }
                 Ok(best)
             }
-            Expr::Cast { argument, from, to, type_modifier, kind } => {
+            Expr::Cast {
+                argument,
+                from,
+                to,
+                type_modifier,
+                kind,
+            } => {
                 let value = self.eval(argument, scope)?;
                 if value.is_unknown() {
                     return Ok(Value::Unknown);
                 }
-                self.settle(value::cast(&value, *from, *to, *type_modifier, *kind, self.context))
+                self.settle(value::cast(
+                    &value,
+                    *from,
+                    *to,
+                    *type_modifier,
+                    *kind,
+                    self.context,
+                ))
             }
-            Expr::AnyArray { argument, array, function, all, .. } => {
+            Expr::AnyArray {
+                argument,
+                array,
+                function,
+                all,
+                ..
+            } => {
                 let value = self.eval(argument, scope)?;
                 match self.eval(array, scope)? {
                     Value::Unknown => Ok(Value::Unknown),
-                    Value::Array(array) => self.any_of(array.items.iter().cloned(), *all, |item| self.call(*function, &[value.clone(), item])),
+                    Value::Array(array) => self.any_of(array.items.iter().cloned(), *all, |item| {
+                        self.call(*function, &[value.clone(), item])
+                    }),
                     _ => Ok(Value::Null),
                 }
             }
-            Expr::InList { argument, items, negated, .. } => {
+            Expr::InList {
+                argument,
+                items,
+                negated,
+                ..
+            } => {
                 let value = self.eval(argument, scope)?;
                 let mut result = Truth::False;
                 for (function, item) in items {
@@ -197,7 +244,13 @@ impl Run<'_> {
             }
             Expr::Exists(query) => self.exists(query, scope),
             Expr::Scalar(query) => self.scalar(query, scope),
-            Expr::AnyQuery { arguments, functions, casts, query, all } => {
+            Expr::AnyQuery {
+                arguments,
+                functions,
+                casts,
+                query,
+                all,
+            } => {
                 let mut values = Vec::new();
                 for argument in arguments {
                     values.push(self.eval(argument, scope)?);
@@ -335,10 +388,16 @@ impl Run<'_> {
             });
         }
         if derived.open || derived.rows.len() != certain {
-            self.may_fail("21000", "more than one row returned by a subquery used as an expression");
+            self.may_fail(
+                "21000",
+                "more than one row returned by a subquery used as an expression",
+            );
             return Ok(Value::Unknown);
         }
-        Ok(derived.rows.first().map_or(Value::Null, |(row, _)| row[0].clone()))
+        Ok(derived
+            .rows
+            .first()
+            .map_or(Value::Null, |(row, _)| row[0].clone()))
     }
 
     fn any_query(
@@ -361,7 +420,14 @@ impl Run<'_> {
                 let mut other = row[place].clone();
                 if let Some((from, to)) = casts[place] {
                     if !other.is_unknown() {
-                        other = self.settle(value::cast(&other, from, to, -1, value::CastKind::Implicit, self.context))?;
+                        other = self.settle(value::cast(
+                            &other,
+                            from,
+                            to,
+                            -1,
+                            value::CastKind::Implicit,
+                            self.context,
+                        ))?;
                     }
                 }
                 match Truth::of(&self.call(functions[place], &[value.clone(), other])?) {
@@ -398,7 +464,12 @@ impl Run<'_> {
     ///
     /// PostgreSQL may check them in any order, so an error in one of them is certain only if no other one
     /// rejects the row.
-    pub(super) fn admits(&self, conditions: &[Expr], scope: &Scope<'_>, strict: bool) -> Outcome<Option<bool>> {
+    pub(super) fn admits(
+        &self,
+        conditions: &[Expr],
+        scope: &Scope<'_>,
+        strict: bool,
+    ) -> Outcome<Option<bool>> {
         let mut certain = true;
         let mut fault: Option<Fault> = None;
         for condition in conditions {
@@ -439,6 +510,14 @@ pub(super) fn is_plain(expr: &Expr) -> bool {
 }
 
 pub(super) fn array_of(element: u32, items: Vec<Value>) -> Value {
-    let dimensions = if items.is_empty() { Vec::new() } else { vec![(items.len() as i32, 1)] };
-    Value::Array(Arc::new(Array { element, dimensions, items }))
+    let dimensions = if items.is_empty() {
+        Vec::new()
+    } else {
+        vec![(items.len() as i32, 1)]
+    };
+    Value::Array(Arc::new(Array {
+        element,
+        dimensions,
+        items,
+    }))
 }

@@ -93,11 +93,24 @@ pub struct ExpectedRow {
 impl Expect {
     /// The statement succeeds; what it answers is filled in by the caller.
     pub fn success(context: Arc<Context>) -> Expect {
-        Expect { anything: None, errors: Vec::new(), success: true, any_error: false, any_data_error: false, rows: None, tag: None, context }
+        Expect {
+            anything: None,
+            errors: Vec::new(),
+            success: true,
+            any_error: false,
+            any_data_error: false,
+            rows: None,
+            tag: None,
+            context,
+        }
     }
 
     pub fn anything(reason: impl Into<String>, context: Arc<Context>) -> Expect {
-        Expect { anything: Some(reason.into()), any_error: true, ..Expect::success(context) }
+        Expect {
+            anything: Some(reason.into()),
+            any_error: true,
+            ..Expect::success(context)
+        }
     }
 
     /// The statement must fail with this error.
@@ -110,8 +123,20 @@ impl Expect {
 
     pub fn may_fail(&mut self, sqlstate: &str, why: impl Into<String>) {
         if !self.errors.iter().any(|error| error.sqlstate == sqlstate) {
-            self.errors.push(ExpectedError { sqlstate: sqlstate.to_owned(), why: why.into() });
+            self.errors.push(ExpectedError {
+                sqlstate: sqlstate.to_owned(),
+                why: why.into(),
+            });
         }
+    }
+
+    /// Rows that were never seen may be part of the answer, or of what was counted.
+    pub fn is_open(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.open)
+            || self
+                .tag
+                .as_ref()
+                .is_some_and(|tag| tag.counted && tag.max.is_none())
     }
 
     /// Nothing about this answer is open: every cell is known, every row certain.
@@ -120,7 +145,10 @@ impl Expect {
             !rows.open
                 && rows.limit.is_none()
                 && rows.groups.iter().all(|group| {
-                    group.rows.iter().all(|row| row.certain && !row.values.iter().any(Value::has_unknown))
+                    group
+                        .rows
+                        .iter()
+                        .all(|row| row.certain && !row.values.iter().any(Value::has_unknown))
                 })
         };
         self.anything.is_none() && !self.any_error && self.rows.as_ref().is_none_or(rows_exact)
@@ -129,10 +157,20 @@ impl Expect {
 
 impl Tag {
     pub fn exactly(command: &'static str, count: u64) -> Tag {
-        Tag { command, counted: true, min: count, max: Some(count) }
+        Tag {
+            command,
+            counted: true,
+            min: count,
+            max: Some(count),
+        }
     }
 
     pub fn plain(command: &'static str) -> Tag {
-        Tag { command, counted: false, min: 0, max: Some(0) }
+        Tag {
+            command,
+            counted: false,
+            min: 0,
+            max: Some(0),
+        }
     }
 }

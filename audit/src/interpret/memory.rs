@@ -33,12 +33,17 @@ impl Memory {
             editor.set_collation_is_c(true);
             editor.add_schema("public");
         });
-        Memory { catalog, ..Memory::default() }
+        Memory {
+            catalog,
+            ..Memory::default()
+        }
     }
 
     /// Runs the first statement of `text`; changes nothing yet.
     pub fn run(&self, text: &str, parameters: &[Value]) -> Execution {
-        let prepared = self.planner.plan(&self.catalog, &Arc::from(text), 0, &self.settings, &[]);
+        let prepared = self
+            .planner
+            .plan(&self.catalog, &Arc::from(text), 0, &self.settings, &[]);
         let context = context(&self.catalog, &self.settings, Value::Unknown);
         execute(&prepared, parameters, Views::one(self), &context)
     }
@@ -59,22 +64,39 @@ impl Memory {
         match effect {
             Effect::Insert { table, row } => {
                 self.next += 1;
-                self.tables.entry(*table).or_default().rows.insert(RowId(self.next), row.clone());
+                self.tables
+                    .entry(*table)
+                    .or_default()
+                    .rows
+                    .insert(RowId(self.next), row.clone());
             }
             Effect::Update { table, id, after, .. } => {
-                self.tables.entry(*table).or_default().rows.insert(*id, after.clone());
+                self.tables
+                    .entry(*table)
+                    .or_default()
+                    .rows
+                    .insert(*id, after.clone());
             }
             Effect::Delete { table, id, .. } => {
                 self.tables.entry(*table).or_default().rows.remove(id);
             }
             Effect::Truncate { table } => self.tables.entry(*table).or_default().rows.clear(),
             Effect::Havoc { table, .. } => {
-                self.tables.insert(*table, Contents { partial: true, ..Contents::default() });
+                self.tables.insert(
+                    *table,
+                    Contents {
+                        partial: true,
+                        ..Contents::default()
+                    },
+                );
             }
             Effect::Unseen { .. } => {}
             Effect::HavocEverything { .. } => {
                 for contents in self.tables.values_mut() {
-                    *contents = Contents { partial: true, ..Contents::default() };
+                    *contents = Contents {
+                        partial: true,
+                        ..Contents::default()
+                    };
                 }
             }
             Effect::Catalog(catalog) => self.catalog = (**catalog).clone(),
@@ -83,13 +105,16 @@ impl Memory {
 
     /// Replaces the contents of a table by rows in the text format.
     pub fn load(&mut self, table: TableId, rows: &[Vec<Option<String>>]) {
-        let Some(found) = self.catalog.table(table).cloned() else { return };
+        let Some(found) = self.catalog.table(table).cloned() else {
+            return;
+        };
         let context = context(&self.catalog, &self.settings, Value::Unknown);
         let mut contents = Contents::default();
         for row in rows {
             let cells = found.columns.iter().zip(row).map(|(column, cell)| match cell {
                 None => Value::Null,
-                Some(text) => value::parse(text, column.type_oid, column.type_modifier, &context).unwrap_or(Value::Unknown),
+                Some(text) => value::parse(text, column.type_oid, column.type_modifier, &context)
+                    .unwrap_or(Value::Unknown),
             });
             self.next += 1;
             contents.rows.insert(RowId(self.next), cells.collect());
@@ -111,15 +136,27 @@ impl View for Memory {
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
-        for (id, row) in self.tables.get(&table).into_iter().flat_map(|contents| &contents.rows) {
+        for (id, row) in self
+            .tables
+            .get(&table)
+            .into_iter()
+            .flat_map(|contents| &contents.rows)
+        {
             each(*id, row);
         }
     }
 
-    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool {
+    fn lookup(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> bool {
         self.scan(table, &mut |id, row| {
             let fits = columns.iter().zip(key).all(|(column, value)| {
-                row.get(*column).is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
+                row.get(*column)
+                    .is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
             });
             if fits {
                 each(id, row);

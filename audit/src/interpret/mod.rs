@@ -58,16 +58,37 @@ pub struct Views<'a> {
 /// One change to the state, in the order of execution.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    Insert { table: TableId, row: Row },
-    Update { table: TableId, id: RowId, before: Row, after: Row },
-    Delete { table: TableId, id: RowId, before: Row },
-    Truncate { table: TableId },
+    Insert {
+        table: TableId,
+        row: Row,
+    },
+    Update {
+        table: TableId,
+        id: RowId,
+        before: Row,
+        after: Row,
+    },
+    Delete {
+        table: TableId,
+        id: RowId,
+        before: Row,
+    },
+    Truncate {
+        table: TableId,
+    },
     /// Something unknown was done to this table: nothing is known of its rows any more.
-    Havoc { table: TableId, reason: String },
+    Havoc {
+        table: TableId,
+        reason: String,
+    },
     /// Rows of a partial table that were never seen may have changed: nothing is known to be absent any more.
-    Unseen { table: TableId },
+    Unseen {
+        table: TableId,
+    },
     /// Something unknown was done, and nobody knows to which tables.
-    HavocEverything { reason: String },
+    HavocEverything {
+        reason: String,
+    },
     /// Transactional DDL: the catalog afterwards.
     Catalog(Arc<Catalog>),
 }
@@ -76,9 +97,16 @@ pub enum Effect {
 #[derive(Clone)]
 pub enum Touch {
     /// The rows whose `columns` equal `key`.
-    Key { table: TableId, columns: Arc<[usize]>, key: Vec<Value> },
+    Key {
+        table: TableId,
+        columns: Arc<[usize]>,
+        key: Vec<Value>,
+    },
     /// Every row that the filter may accept (`None`: every row of the table).
-    Scan { table: TableId, filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>> },
+    Scan {
+        table: TableId,
+        filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>>,
+    },
 }
 
 impl std::fmt::Debug for Touch {
@@ -93,12 +121,21 @@ impl std::fmt::Debug for Touch {
 impl<'a> Views<'a> {
     /// Both are the same.
     pub fn one(view: &'a dyn View) -> Views<'a> {
-        Views { snapshot: view, latest: view, recheck: false }
+        Views {
+            snapshot: view,
+            latest: view,
+            recheck: false,
+        }
     }
 }
 
 /// Runs a planned statement. `parameters` are the client's, decoded by [`Planned::decode_parameters`].
-pub fn execute(prepared: &Prepared, parameters: &[Value], views: Views<'_>, context: &Arc<Context>) -> Execution {
+pub fn execute(
+    prepared: &Prepared,
+    parameters: &[Value],
+    views: Views<'_>,
+    context: &Arc<Context>,
+) -> Execution {
     execute_copy(prepared, parameters, None, views, context)
 }
 
@@ -114,15 +151,30 @@ pub fn execute_copy(
     let bound = match planned.bind(parameters, &prepared.literals, context) {
         Ok(bound) => bound,
         Err(error) => {
-            let expect = Expect::failure(error.sqlstate().unwrap_or("XX000"), error.to_string(), context.clone());
-            return Execution { expect, effects: Vec::new(), footprint: Vec::new(), reasons: planned.reasons.clone() };
+            let expect = Expect::failure(
+                error.sqlstate().unwrap_or("XX000"),
+                error.to_string(),
+                context.clone(),
+            );
+            return Execution {
+                expect,
+                effects: Vec::new(),
+                footprint: Vec::new(),
+                reasons: planned.reasons.clone(),
+            };
         }
     };
     let run = Run::new(planned, bound, views, context);
     let nowhere = Frame::default();
     for constant in &planned.constants {
         // The server's planner computes constants first, even those that no row asks for.
-        let _ = run.tolerant(constant, &Scope { frame: &nowhere, outer: None });
+        let _ = run.tolerant(
+            constant,
+            &Scope {
+                frame: &nowhere,
+                outer: None,
+            },
+        );
     }
     let result = statement(&run, &planned.kind, copy);
     let mut execution = match result {
@@ -201,13 +253,18 @@ fn statement(run: &Run<'_>, kind: &Kind, copy: Option<&[u8]>) -> Outcome<Expect>
             return Fault::unsure("copy_to");
         }
         Kind::CopyFrom(copy_from) => {
-            let Some(data) = copy else { return Fault::unsure("copy_data") };
+            let Some(data) = copy else {
+                return Fault::unsure("copy_data");
+            };
             let written = run.copy_from(copy_from, data)?;
             expect_written(run, written, None, &mut expect);
         }
         Kind::Call { routine, arguments } => {
             let frame = Frame::default();
-            let scope = Scope { frame: &frame, outer: None };
+            let scope = Scope {
+                frame: &frame,
+                outer: None,
+            };
             let mut values = Vec::new();
             for argument in arguments {
                 values.push(run.eval(argument, &scope)?);
@@ -218,7 +275,10 @@ fn statement(run: &Run<'_>, kind: &Kind, copy: Option<&[u8]>) -> Outcome<Expect>
             run.call_routine(routine, Vec::new())?;
         }
         Kind::Rejected(sqlstate) => {
-            return Err(Fault::Raised { sqlstate: (*sqlstate).to_owned(), message: "the statement is not valid".to_owned() });
+            return Err(Fault::Raised {
+                sqlstate: (*sqlstate).to_owned(),
+                message: "the statement is not valid".to_owned(),
+            });
         }
         Kind::Unmodelled(reason) => return Fault::unsure(reason.clone()),
         Kind::Ddl(ddl) => return crate::interpret::ddl::apply(run, ddl),
@@ -234,7 +294,9 @@ fn statement(run: &Run<'_>, kind: &Kind, copy: Option<&[u8]>) -> Outcome<Expect>
 /// TRUNCATE of a table that others point at is refused unless they are truncated, too.
 fn truncation_allowed(run: &Run<'_>, tables: &[TableId]) -> Outcome<()> {
     for table in tables {
-        let Some(found) = run.views.snapshot.catalog().table(*table) else { continue };
+        let Some(found) = run.views.snapshot.catalog().table(*table) else {
+            continue;
+        };
         if found.referenced_by.iter().any(|other| !tables.contains(other)) {
             return Err(Fault::Raised {
                 sqlstate: "0A000".to_owned(),
@@ -245,8 +307,18 @@ fn truncation_allowed(run: &Run<'_>, tables: &[TableId]) -> Outcome<()> {
     Ok(())
 }
 
-fn expect_written(run: &Run<'_>, written: Written, returning: Option<&crate::sql::plan::Returning>, expect: &mut Expect) {
-    expect.tag = Some(Tag { command: run.planned.tag, counted: true, min: written.min, max: written.max });
+fn expect_written(
+    run: &Run<'_>,
+    written: Written,
+    returning: Option<&crate::sql::plan::Returning>,
+    expect: &mut Expect,
+) {
+    expect.tag = Some(Tag {
+        command: run.planned.tag,
+        counted: true,
+        min: written.min,
+        max: written.max,
+    });
     if let Some(returning) = returning {
         let rows = written.rows.into_iter().map(expected).collect();
         expect.rows = Some(Rows {
@@ -256,14 +328,22 @@ fn expect_written(run: &Run<'_>, written: Written, returning: Option<&crate::sql
             open: written.max.is_none(),
             limit: None,
             // Only the written row itself is named in the sources.
-            origins: returning.origins.iter().map(|origin| origin.filter(|(source, _)| *source == 0)).collect(),
+            origins: returning
+                .origins
+                .iter()
+                .map(|origin| origin.filter(|(source, _)| *source == 0))
+                .collect(),
             opening: None,
         });
     }
 }
 
 fn expected(row: OutputRow) -> ExpectedRow {
-    ExpectedRow { values: row.values, certain: row.certain, sources: row.sources }
+    ExpectedRow {
+        values: row.values,
+        certain: row.certain,
+        sources: row.sources,
+    }
 }
 
 /// The answer to a query: groups of rows that sort alike, with LIMIT applied to them.
@@ -274,7 +354,11 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
     let names: Arc<[String]> = query.names[..query.visible].into();
     let (origins, opening) = match &query.body {
         crate::sql::plan::Body::Select(select) if select.group.is_none() => {
-            let opening = if output.open && !cut { opening(run, select)? } else { None };
+            let opening = if output.open && !cut {
+                opening(run, select)?
+            } else {
+                None
+            };
             (select.origins.clone(), opening)
         }
         _ => (Arc::from([]), None),
@@ -304,7 +388,9 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
         });
     }
     let first = cutting.offset as usize;
-    let last = cutting.limit.map_or(usize::MAX, |limit| first.saturating_add(limit as usize));
+    let last = cutting
+        .limit
+        .map_or(usize::MAX, |limit| first.saturating_add(limit as usize));
     let mut start = 0;
     for end in ends {
         let group: Vec<ExpectedRow> = rows.by_ref().take(end - start).map(visible).collect();
@@ -316,7 +402,15 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
         let take = (cut && inside < group.len()).then_some(inside as u64);
         groups.push(Group { rows: group, take });
     }
-    Ok(Rows { groups, types, names, open: output.open, limit: None, origins, opening })
+    Ok(Rows {
+        groups,
+        types,
+        names,
+        open: output.open,
+        limit: None,
+        origins,
+        opening,
+    })
 }
 
 /// A locking query whose rows may have changed since they were sorted.
@@ -330,16 +424,27 @@ fn relocked(run: &Run<'_>, query: &Query) -> bool {
 /// What a read of one partial table by key can teach.
 fn opening(run: &Run<'_>, select: &crate::sql::plan::Select) -> Outcome<Option<Arc<Opening>>> {
     use crate::sql::plan::{Access, From, RelationSource};
-    let [relation] = select.relations.as_slice() else { return Ok(None) };
-    let RelationSource::Table(table) = relation.source else { return Ok(None) };
-    let Some(From::Scan(scan)) = &select.from else { return Ok(None) };
-    if !matches!(select.distinct, crate::sql::plan::Distinct::No) || select.locking.iter().any(|lock| lock.skip_locked) {
+    let [relation] = select.relations.as_slice() else {
+        return Ok(None);
+    };
+    let RelationSource::Table(table) = relation.source else {
+        return Ok(None);
+    };
+    let Some(From::Scan(scan)) = &select.from else {
+        return Ok(None);
+    };
+    if !matches!(select.distinct, crate::sql::plan::Distinct::No)
+        || select.locking.iter().any(|lock| lock.skip_locked)
+    {
         return Ok(None);
     }
     let mut fixed = Vec::new();
     if let Access::Lookup { columns, key } = &scan.access {
         let frame = Frame::new(1);
-        let scope = Scope { frame: &frame, outer: None };
+        let scope = Scope {
+            frame: &frame,
+            outer: None,
+        };
         for (column, (expr, _)) in columns.iter().zip(key) {
             let value = run.eval(expr, &scope)?;
             fixed.push((*column, value));
@@ -349,19 +454,26 @@ fn opening(run: &Run<'_>, select: &crate::sql::plan::Select) -> Outcome<Option<A
     let types_fit = {
         let catalog = run.views.snapshot.catalog();
         catalog.table(table).is_some_and(|found| {
-            fixed.iter_mut().all(|(column, value)| match fit_column(value, found.columns[*column].type_oid) {
-                Some(fitted) => {
-                    *value = fitted;
-                    true
-                }
-                None => false,
-            })
+            fixed.iter_mut().all(
+                |(column, value)| match fit_column(value, found.columns[*column].type_oid) {
+                    Some(fitted) => {
+                        *value = fitted;
+                        true
+                    }
+                    None => false,
+                },
+            )
         })
     };
     if !types_fit {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Opening { table, width: relation.width, fixed, exact })))
+    Ok(Some(Arc::new(Opening {
+        table,
+        width: relation.width,
+        fixed,
+        exact,
+    })))
 }
 
 fn fit_column(value: &Value, type_oid: u32) -> Option<Value> {
@@ -396,20 +508,40 @@ pub(super) fn may_accept(
     let mut run = Run::new(planned, Vec::new(), views, context);
     run.bound = bound.clone();
     let mut frame = Frame::new(count);
-    frame.slots[place] = Slot { row: Some(row.clone()), id: RowId(0) };
-    let scope = Scope { frame: &frame, outer: None };
-    conditions.iter().all(|condition| match run.eval(condition, &scope) {
-        Ok(Value::Bool(false) | Value::Null) => false,
-        Ok(_) | Err(_) => true,
-    })
+    frame.slots[place] = Slot {
+        row: Some(row.clone()),
+        id: RowId(0),
+    };
+    let scope = Scope {
+        frame: &frame,
+        outer: None,
+    };
+    conditions
+        .iter()
+        .all(|condition| match run.eval(condition, &scope) {
+            Ok(Value::Bool(false) | Value::Null) => false,
+            Ok(_) | Err(_) => true,
+        })
 }
 
 /// The value of an expression that reads nothing.
 pub(crate) fn constant(expr: &Expr, context: &Arc<Context>) -> Option<Value> {
     let nothing = Nothing::default();
-    let run = Run::new(EMPTY.get_or_init(Planned::empty), Vec::new(), Views::one(&nothing), context);
+    let run = Run::new(
+        EMPTY.get_or_init(Planned::empty),
+        Vec::new(),
+        Views::one(&nothing),
+        context,
+    );
     let frame = Frame::default();
-    run.eval(expr, &Scope { frame: &frame, outer: None }).ok()
+    run.eval(
+        expr,
+        &Scope {
+            frame: &frame,
+            outer: None,
+        },
+    )
+    .ok()
 }
 
 static EMPTY: std::sync::OnceLock<Planned> = std::sync::OnceLock::new();
@@ -444,17 +576,37 @@ impl View for Nothing {
 pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execution {
     let mut effects = Vec::new();
     if planned.touches.writes_everything {
-        effects.push(Effect::HavocEverything { reason: reason.to_owned() });
+        effects.push(Effect::HavocEverything {
+            reason: reason.to_owned(),
+        });
     }
     for table in &planned.touches.written {
-        effects.push(Effect::Havoc { table: *table, reason: reason.to_owned() });
+        effects.push(Effect::Havoc {
+            table: *table,
+            reason: reason.to_owned(),
+        });
     }
-    let footprint = planned.touches.read.iter().map(|table| Touch::Scan { table: *table, filter: None }).collect();
+    let footprint = planned
+        .touches
+        .read
+        .iter()
+        .map(|table| Touch::Scan {
+            table: *table,
+            filter: None,
+        })
+        .collect();
     Execution {
         expect: Expect::anything(reason, context.clone()),
         effects,
         footprint,
-        reasons: planned.reasons.iter().cloned().chain([reason.to_owned()]).collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
+        reasons: planned
+            .reasons
+            .iter()
+            .cloned()
+            .chain([reason.to_owned()])
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -467,7 +619,11 @@ pub fn context(catalog: &Catalog, settings: &SessionSettings, now: Value) -> Arc
         interval_style_postgres: settings.interval_style.eq_ignore_ascii_case("postgres"),
         shortest_floats: settings.extra_float_digits > 0,
         bytea_hex: settings.bytea_output.eq_ignore_ascii_case("hex"),
-        collation: if catalog.collation_is_c() { Collation::Bytes } else { Collation::Deterministic },
+        collation: if catalog.collation_is_c() {
+            Collation::Bytes
+        } else {
+            Collation::Deterministic
+        },
         user_types: catalog.user_types(),
         ..Context::defaults()
     })

@@ -3,8 +3,8 @@
 use super::eval::is_plain;
 use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
 use crate::sql::plan::{
-    Access, Aggregate, Body, Cte, CteQuery, Distinct, Expr, Fit, From, Group, Query, RelationSource, Scan, Select,
-    SetFunction, SetOperation, SortKey,
+    Access, Aggregate, Body, Cte, CteQuery, Distinct, Expr, Fit, From, Group, Query, RelationSource, Scan,
+    Select, SetFunction, SetOperation, SortKey,
 };
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
@@ -82,23 +82,35 @@ impl Run<'_> {
             values.truncate(query.visible);
             (Row::from(values), row.certain)
         });
-        Ok(Derived { rows: rows.collect(), open: output.open })
+        Ok(Derived {
+            rows: rows.collect(),
+            open: output.open,
+        })
     }
 
     pub(super) fn cutting(&self, query: &Query, outer: Option<&Scope<'_>>) -> Outcome<Cutting> {
         let empty = Frame::default();
-        let nothing = Scope { frame: &empty, outer: None };
+        let nothing = Scope {
+            frame: &empty,
+            outer: None,
+        };
         let scope = outer.unwrap_or(&nothing);
         let number = |expr: &Option<Expr>, state: &str| -> Outcome<Option<u64>> {
             let Some(expr) = expr else { return Ok(None) };
             match self.eval(expr, scope)? {
                 Value::Null => Ok(None),
                 Value::Int8(number) if number >= 0 => Ok(Some(number as u64)),
-                Value::Int8(_) => Err(Fault::Raised { sqlstate: state.to_owned(), message: "LIMIT must not be negative".to_owned() }),
+                Value::Int8(_) => Err(Fault::Raised {
+                    sqlstate: state.to_owned(),
+                    message: "LIMIT must not be negative".to_owned(),
+                }),
                 _ => Fault::unsure("unknown_limit"),
             }
         };
-        Ok(Cutting { offset: number(&query.offset, "2201X")?.unwrap_or(0), limit: number(&query.limit, "2201W")? })
+        Ok(Cutting {
+            offset: number(&query.offset, "2201X")?.unwrap_or(0),
+            limit: number(&query.limit, "2201W")?,
+        })
     }
 
     /// The whole output of a query, without LIMIT.
@@ -115,13 +127,20 @@ impl Run<'_> {
                     for expr in row {
                         values.push(self.eval(expr, &scope)?);
                     }
-                    output.rows.push(OutputRow { values, certain: true, sources: SmallVec::new() });
+                    output.rows.push(OutputRow {
+                        values,
+                        certain: true,
+                        sources: SmallVec::new(),
+                    });
                 }
                 output
             }
-            Body::SetOperation { operation, all, left, right } => {
-                self.set_operation(*operation, *all, left, right, outer)?
-            }
+            Body::SetOperation {
+                operation,
+                all,
+                left,
+                right,
+            } => self.set_operation(*operation, *all, left, right, outer)?,
         };
         if let Body::Select(select) = &query.body {
             if let Distinct::On(places) = &select.distinct {
@@ -143,7 +162,10 @@ impl Run<'_> {
             let unknown = Cell::new(false);
             let compare = |left: &usize, right: &usize| -> Ordering {
                 for key in &order[..keys] {
-                    let (one, other) = (&output.rows[*left].values[key.column], &output.rows[*right].values[key.column]);
+                    let (one, other) = (
+                        &output.rows[*left].values[key.column],
+                        &output.rows[*right].values[key.column],
+                    );
                     match compare_for_sort(one, other, key, self.context.collation) {
                         Some(Ordering::Equal) => {}
                         Some(ordering) => return ordering,
@@ -179,15 +201,21 @@ impl Run<'_> {
         if order.is_empty() {
             return;
         }
-        let mut taken: Vec<Option<OutputRow>> = std::mem::take(&mut output.rows).into_iter().map(Some).collect();
-        output.rows = places.into_iter().filter_map(|place| taken[place].take()).collect();
+        let mut taken: Vec<Option<OutputRow>> =
+            std::mem::take(&mut output.rows).into_iter().map(Some).collect();
+        output.rows = places
+            .into_iter()
+            .filter_map(|place| taken[place].take())
+            .collect();
     }
 
     pub(super) fn run_ctes(&self, ctes: &[Cte], outer: Option<&Scope<'_>>) -> Outcome<()> {
         for cte in ctes {
             let derived = match &cte.query {
                 CteQuery::Plain(query) => self.derived(query, outer)?,
-                CteQuery::Recursive { first, next, all, .. } => self.recursive(cte.number, first, next, *all, outer)?,
+                CteQuery::Recursive { first, next, all, .. } => {
+                    self.recursive(cte.number, first, next, *all, outer)?
+                }
                 CteQuery::Insert(insert) => self.written(self.insert(insert, outer)?),
                 CteQuery::Update(update) => self.written(self.update(update, outer)?),
                 CteQuery::Delete(delete) => self.written(self.delete(delete, outer)?),
@@ -197,10 +225,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn recursive(&self, number: usize, first: &Query, next: &Query, all: bool, outer: Option<&Scope<'_>>) -> Outcome<Derived> {
+    fn recursive(
+        &self,
+        number: usize,
+        first: &Query,
+        next: &Query,
+        all: bool,
+        outer: Option<&Scope<'_>>,
+    ) -> Outcome<Derived> {
         let start = self.derived(first, outer)?;
         let exact = |derived: &Derived| {
-            !derived.open && derived.rows.iter().all(|(row, certain)| *certain && !row.iter().any(Value::has_unknown))
+            !derived.open
+                && derived
+                    .rows
+                    .iter()
+                    .all(|(row, certain)| *certain && !row.iter().any(Value::has_unknown))
         };
         if !exact(&start) {
             return Fault::unsure("recursive_over_unknown");
@@ -218,7 +257,13 @@ impl Run<'_> {
         let mut result = working.clone();
         while !working.is_empty() {
             self.work(working.len() as u64 + 1)?;
-            self.ctes.borrow_mut().insert(number, Rc::new(Derived { rows: working, open: false }));
+            self.ctes.borrow_mut().insert(
+                number,
+                Rc::new(Derived {
+                    rows: working,
+                    open: false,
+                }),
+            );
             self.answers.borrow_mut().clear();
             let step = self.derived(next, outer)?;
             if !exact(&step) {
@@ -230,7 +275,10 @@ impl Run<'_> {
                 return Fault::unsure("recursion_depth");
             }
         }
-        Ok(Derived { rows: result, open: false })
+        Ok(Derived {
+            rows: result,
+            open: false,
+        })
     }
 
     fn set_operation(
@@ -244,14 +292,26 @@ impl Run<'_> {
         let left = self.derived(left, outer)?;
         let right = self.derived(right, outer)?;
         let open = left.open || (right.open && operation != SetOperation::Except);
-        let plain = |(row, certain): (Row, bool)| OutputRow { values: row.to_vec(), certain, sources: SmallVec::new() };
+        let plain = |(row, certain): (Row, bool)| OutputRow {
+            values: row.to_vec(),
+            certain,
+            sources: SmallVec::new(),
+        };
         if operation == SetOperation::Union {
             let rows: Vec<OutputRow> = left.rows.into_iter().chain(right.rows).map(plain).collect();
             let rows = if all { rows } else { distinct(rows) };
-            return Ok(Output { rows, ends: Vec::new(), open });
+            return Ok(Output {
+                rows,
+                ends: Vec::new(),
+                open,
+            });
         }
         let known = |derived: &Derived| {
-            !derived.open && derived.rows.iter().all(|(row, certain)| *certain && !row.iter().any(Value::has_unknown))
+            !derived.open
+                && derived
+                    .rows
+                    .iter()
+                    .all(|(row, certain)| *certain && !row.iter().any(Value::has_unknown))
         };
         if !known(&left) || !known(&right) {
             return Fault::unsure("set_operation_over_unknown");
@@ -287,11 +347,20 @@ impl Run<'_> {
             }
         }
         let rows = if all { rows } else { distinct(rows) };
-        Ok(Output { rows, ends: Vec::new(), open })
+        Ok(Output {
+            rows,
+            ends: Vec::new(),
+            open,
+        })
     }
 
     fn select(&self, select: &Select, outer: Option<&Scope<'_>>, strict: bool) -> Outcome<Output> {
-        let level = Level { select, outer, open: Cell::new(false), strict: strict && select.relations.len() <= 1 };
+        let level = Level {
+            select,
+            outer,
+            open: Cell::new(false),
+            strict: strict && select.relations.len() <= 1,
+        };
         let mut output = match &select.group {
             Some(group) => self.grouped(&level, group)?,
             None => {
@@ -303,7 +372,11 @@ impl Run<'_> {
                         values.push(self.target(target, &scope, certain && strict)?);
                     }
                     let sources = sources(select, frame);
-                    output.rows.push(OutputRow { values, certain, sources });
+                    output.rows.push(OutputRow {
+                        values,
+                        certain,
+                        sources,
+                    });
                     Ok(())
                 })?;
                 output
@@ -329,8 +402,13 @@ impl Run<'_> {
         let mut frame = Frame::new(level.select.relations.len());
         let locked = !level.select.locking.is_empty() && level.select.group.is_none();
         let mut admit = |frame: &mut Frame, certain: bool| -> Outcome<()> {
-            let scope = Scope { frame, outer: level.outer };
-            let Some(filtered) = self.admits(&level.select.filter, &scope, level.strict)? else { return Ok(()) };
+            let scope = Scope {
+                frame,
+                outer: level.outer,
+            };
+            let Some(filtered) = self.admits(&level.select.filter, &scope, level.strict)? else {
+                return Ok(());
+            };
             let certain = certain && filtered;
             if locked {
                 return match self.relock(level, frame, certain)? {
@@ -351,7 +429,9 @@ impl Run<'_> {
         let mut changed = false;
         for lock in &level.select.locking {
             certain &= !lock.skip_locked;
-            let RelationSource::Table(table) = level.select.relations[lock.relation].source else { continue };
+            let RelationSource::Table(table) = level.select.relations[lock.relation].source else {
+                continue;
+            };
             let slot = &frame.slots[lock.relation];
             let Some(row) = &slot.row else { continue };
             match self.newest(table, slot.id, row) {
@@ -369,8 +449,13 @@ impl Run<'_> {
         if !level.select.recheckable {
             return Fault::unsure("epq_join");
         }
-        let scope = Scope { frame, outer: level.outer };
-        Ok(self.admits(&level.select.recheck, &scope, false)?.map(|still| certain && still))
+        let scope = Scope {
+            frame,
+            outer: level.outer,
+        };
+        Ok(self
+            .admits(&level.select.recheck, &scope, false)?
+            .map(|still| certain && still))
     }
 
     pub(super) fn newest(&self, table: TableId, id: RowId, row: &Row) -> Newest {
@@ -388,49 +473,82 @@ impl Run<'_> {
     fn widen_row(&self, table: TableId, row: Row) -> Row {
         match self.views.snapshot.catalog().table(table) {
             Some(table) if row.len() < table.columns.len() => {
-                let missing = table.columns[row.len()..].iter().map(|column| column.missing.clone());
+                let missing = table.columns[row.len()..]
+                    .iter()
+                    .map(|column| column.missing.clone());
                 row.iter().cloned().chain(missing).collect()
             }
             _ => row,
         }
     }
 
-    fn from(&self, level: &Level<'_>, from: &From, frame: &mut Frame, certain: bool, emit: Emit<'_>) -> Outcome<()> {
+    fn from(
+        &self,
+        level: &Level<'_>,
+        from: &From,
+        frame: &mut Frame,
+        certain: bool,
+        emit: Emit<'_>,
+    ) -> Outcome<()> {
         match from {
             From::Scan(scan) => self.scan(level, scan, frame, certain, emit),
             From::Inner(left, right) => self.from(level, left, frame, certain, &mut |frame, certain| {
                 self.from(level, right, frame, certain, emit)
             }),
-            From::Filter(inner, conditions) => self.from(level, inner, frame, certain, &mut |frame, certain| {
-                let scope = Scope { frame, outer: level.outer };
-                match self.admits(conditions, &scope, level.strict)? {
-                    Some(still) => emit(frame, certain && still),
-                    None => Ok(()),
-                }
-            }),
-            From::Left { left, right, right_relations } => {
-                self.from(level, left, frame, certain, &mut |frame, certain| {
-                    let (mut surely, mut maybe) = (false, false);
-                    let open_before = level.open.replace(false);
-                    self.from(level, right, frame, true, &mut |frame, matched| {
-                        surely |= matched;
-                        maybe |= !matched;
-                        emit(frame, certain && matched)
-                    })?;
-                    let open = level.open.get();
-                    level.open.set(open || open_before);
-                    if surely {
-                        return Ok(());
+            From::Filter(inner, conditions) => {
+                self.from(level, inner, frame, certain, &mut |frame, certain| {
+                    let scope = Scope {
+                        frame,
+                        outer: level.outer,
+                    };
+                    match self.admits(conditions, &scope, level.strict)? {
+                        Some(still) => emit(frame, certain && still),
+                        None => Ok(()),
                     }
-                    for relation in right_relations {
-                        frame.slots[*relation] = Slot { row: None, id: RowId(0) };
-                    }
-                    emit(frame, certain && !maybe && !open)
                 })
             }
-            From::Full { left, right, on, left_relations, right_relations } => {
-                self.full_join(level, left, right, on, left_relations, right_relations, frame, certain, emit)
-            }
+            From::Left {
+                left,
+                right,
+                right_relations,
+            } => self.from(level, left, frame, certain, &mut |frame, certain| {
+                let (mut surely, mut maybe) = (false, false);
+                let open_before = level.open.replace(false);
+                self.from(level, right, frame, true, &mut |frame, matched| {
+                    surely |= matched;
+                    maybe |= !matched;
+                    emit(frame, certain && matched)
+                })?;
+                let open = level.open.get();
+                level.open.set(open || open_before);
+                if surely {
+                    return Ok(());
+                }
+                for relation in right_relations {
+                    frame.slots[*relation] = Slot {
+                        row: None,
+                        id: RowId(0),
+                    };
+                }
+                emit(frame, certain && !maybe && !open)
+            }),
+            From::Full {
+                left,
+                right,
+                on,
+                left_relations,
+                right_relations,
+            } => self.full_join(
+                level,
+                left,
+                right,
+                on,
+                left_relations,
+                right_relations,
+                frame,
+                certain,
+                emit,
+            ),
         }
     }
 
@@ -451,18 +569,31 @@ impl Run<'_> {
         let mut all_certain = certain;
         self.from(level, left, frame, true, &mut |frame, certain| {
             all_certain &= certain;
-            lefts.push(left_relations.iter().map(|relation| frame.slots[*relation].clone()).collect());
+            lefts.push(
+                left_relations
+                    .iter()
+                    .map(|relation| frame.slots[*relation].clone())
+                    .collect(),
+            );
             Ok(())
         })?;
         self.from(level, right, frame, true, &mut |frame, certain| {
             all_certain &= certain;
-            rights.push(right_relations.iter().map(|relation| frame.slots[*relation].clone()).collect());
+            rights.push(
+                right_relations
+                    .iter()
+                    .map(|relation| frame.slots[*relation].clone())
+                    .collect(),
+            );
             Ok(())
         })?;
         if !all_certain || level.open.get() {
             return Fault::unsure("full_join_over_unknown");
         }
-        let empty = Slot { row: None, id: RowId(0) };
+        let empty = Slot {
+            row: None,
+            id: RowId(0),
+        };
         let mut right_matched = vec![false; rights.len()];
         for slots in &lefts {
             for (relation, slot) in left_relations.iter().zip(slots) {
@@ -474,7 +605,10 @@ impl Run<'_> {
                 for (relation, slot) in right_relations.iter().zip(other) {
                     frame.slots[*relation] = slot.clone();
                 }
-                let scope = Scope { frame, outer: level.outer };
+                let scope = Scope {
+                    frame,
+                    outer: level.outer,
+                };
                 match self.admits(on, &scope, false)? {
                     None => {}
                     Some(true) => {
@@ -507,11 +641,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn scan(&self, level: &Level<'_>, scan: &Scan, frame: &mut Frame, certain: bool, emit: Emit<'_>) -> Outcome<()> {
+    fn scan(
+        &self,
+        level: &Level<'_>,
+        scan: &Scan,
+        frame: &mut Frame,
+        certain: bool,
+        emit: Emit<'_>,
+    ) -> Outcome<()> {
         let relation = &level.select.relations[scan.relation];
         let mut each = |frame: &mut Frame, id: RowId, row: &Row, sure: bool| -> Outcome<()> {
-            frame.slots[scan.relation] = Slot { row: Some(row.clone()), id };
-            let scope = Scope { frame, outer: level.outer };
+            frame.slots[scan.relation] = Slot {
+                row: Some(row.clone()),
+                id,
+            };
+            let scope = Scope {
+                frame,
+                outer: level.outer,
+            };
             match self.admits(&scan.filter, &scope, level.strict)? {
                 Some(admitted) => emit(frame, certain && sure && admitted),
                 None => Ok(()),
@@ -533,7 +680,10 @@ impl Run<'_> {
             }
             RelationSource::Query(query) => {
                 let derived = {
-                    let scope = Scope { frame, outer: level.outer };
+                    let scope = Scope {
+                        frame,
+                        outer: level.outer,
+                    };
                     self.subquery(query, &scope)?
                 };
                 self.each_derived(level, &derived, frame, &mut each)
@@ -545,10 +695,17 @@ impl Run<'_> {
                     None => Fault::unsure("cte_order"),
                 }
             }
-            RelationSource::Function { function, arguments, ordinality } => {
+            RelationSource::Function {
+                function,
+                arguments,
+                ordinality,
+            } => {
                 let mut values = Vec::new();
                 {
-                    let scope = Scope { frame, outer: level.outer };
+                    let scope = Scope {
+                        frame,
+                        outer: level.outer,
+                    };
                     for argument in arguments {
                         values.push(self.eval(argument, &scope)?);
                     }
@@ -609,12 +766,19 @@ impl Run<'_> {
                 };
                 let step = values.get(2).map_or(Some(1), number).unwrap_or(0);
                 if step == 0 {
-                    return Err(Fault::Raised { sqlstate: "22023".to_owned(), message: "step size cannot equal zero".to_owned() });
+                    return Err(Fault::Raised {
+                        sqlstate: "22023".to_owned(),
+                        message: "step size cannot equal zero".to_owned(),
+                    });
                 }
                 let mut items = Vec::new();
                 let mut at = from;
                 while (step > 0 && at <= to) || (step < 0 && at >= to) {
-                    items.push(if narrow { Value::Int4(at as i32) } else { Value::Int8(at) });
+                    items.push(if narrow {
+                        Value::Int4(at as i32)
+                    } else {
+                        Value::Int8(at)
+                    });
                     if items.len() > 1_000_000 {
                         return Fault::unsure("work_budget");
                     }
@@ -629,9 +793,18 @@ impl Run<'_> {
     }
 
     /// The rows of a base table that the access path gives; also records what was read.
-    fn table_rows(&self, level: &Level<'_>, scan: &Scan, table: TableId, frame: &Frame) -> Outcome<Rc<Vec<(RowId, Row)>>> {
+    fn table_rows(
+        &self,
+        level: &Level<'_>,
+        scan: &Scan,
+        table: TableId,
+        frame: &Frame,
+    ) -> Outcome<Rc<Vec<(RowId, Row)>>> {
         let view = self.views.snapshot;
-        let scope = Scope { frame, outer: level.outer };
+        let scope = Scope {
+            frame,
+            outer: level.outer,
+        };
         match &scan.access {
             Access::All => self.whole_table(level, scan, table),
             Access::Lookup { columns, key } => {
@@ -644,14 +817,20 @@ impl Run<'_> {
                     }
                 }
                 let mut rows = Vec::new();
-                let sure = view.lookup(table, columns, &values, &mut |id, row| rows.push((id, row.clone())));
+                let sure = view.lookup(table, columns, &values, &mut |id, row| {
+                    rows.push((id, row.clone()))
+                });
                 self.touch_key(table, columns, &values);
                 if !sure {
                     level.open.set(true);
                 }
                 Ok(Rc::new(rows))
             }
-            Access::AnyOf { column, values, array } => {
+            Access::AnyOf {
+                column,
+                values,
+                array,
+            } => {
                 let columns: Arc<[usize]> = Arc::from([*column]);
                 let mut keys: Vec<Value> = Vec::new();
                 for (expr, fit) in values {
@@ -680,7 +859,8 @@ impl Run<'_> {
                     let key = [key];
                     let sure = view.lookup(table, &columns, &key, &mut |id, row| {
                         // A row with an unknown key comes with every lookup.
-                        let repeated = row[*column].has_unknown() && rows.iter().any(|(other, _)| *other == id);
+                        let repeated =
+                            row[*column].has_unknown() && rows.iter().any(|(other, _)| *other == id);
                         if !repeated {
                             rows.push((id, row.clone()));
                         }
@@ -725,7 +905,9 @@ impl Run<'_> {
         let bound = self.bound.clone();
         let context = self.context.clone();
         let (place, count) = (scan.relation, level.select.relations.len());
-        Some(Arc::new(move |row: &Row| super::may_accept(&own, &bound, &context, place, count, row)))
+        Some(Arc::new(move |row: &Row| {
+            super::may_accept(&own, &bound, &context, place, count, row)
+        }))
     }
 
     fn grouped(&self, level: &Level<'_>, group: &Group) -> Outcome<Output> {
@@ -736,7 +918,11 @@ impl Run<'_> {
         }
         let mut order: Vec<State> = Vec::new();
         let mut places: FxHashMap<Vec<Key>, usize> = FxHashMap::default();
-        let fresh = |keys: Vec<Value>| State { keys, sums: group.aggregates.iter().map(|a| self.sum(a)).collect(), certain: false };
+        let fresh = |keys: Vec<Value>| State {
+            keys,
+            sums: group.aggregates.iter().map(|a| self.sum(a)).collect(),
+            certain: false,
+        };
         if group.plain {
             let mut state = fresh(Vec::new());
             state.certain = true;
@@ -744,7 +930,10 @@ impl Run<'_> {
         }
         let mut first_frame: Option<Frame> = None;
         self.found(level, &mut |frame, certain| {
-            let scope = Scope { frame, outer: level.outer };
+            let scope = Scope {
+                frame,
+                outer: level.outer,
+            };
             let mut keys = Vec::with_capacity(group.keys.len());
             for key in &group.keys {
                 keys.push(self.target(key, &scope, level.strict && certain)?);
@@ -783,17 +972,33 @@ impl Run<'_> {
                 grouped.resize(group.keys.len(), Value::Null);
             }
             for (aggregate, sum) in group.aggregates.iter().zip(state.sums) {
-                grouped.push(if open { Value::Unknown } else { self.finish(aggregate, sum)? });
+                grouped.push(if open {
+                    Value::Unknown
+                } else {
+                    self.finish(aggregate, sum)?
+                });
             }
-            let frame = Frame { slots: Vec::new(), grouped };
-            let scope = Scope { frame: &frame, outer: level.outer };
-            let Some(admitted) = self.admits(&group.having, &scope, level.strict)? else { continue };
+            let frame = Frame {
+                slots: Vec::new(),
+                grouped,
+            };
+            let scope = Scope {
+                frame: &frame,
+                outer: level.outer,
+            };
+            let Some(admitted) = self.admits(&group.having, &scope, level.strict)? else {
+                continue;
+            };
             let certain = state.certain && admitted;
             let mut values = Vec::with_capacity(level.select.targets.len());
             for target in &level.select.targets {
                 values.push(self.target(target, &scope, certain && level.strict)?);
             }
-            output.rows.push(OutputRow { values, certain, sources: SmallVec::new() });
+            output.rows.push(OutputRow {
+                values,
+                certain,
+                sources: SmallVec::new(),
+            });
         }
         if group.plain {
             // One row comes whatever the table holds.
@@ -805,7 +1010,10 @@ impl Run<'_> {
     fn sum(&self, aggregate: &Aggregate) -> Sum {
         let collation = aggregate.collation.unwrap_or(self.context.collation);
         Sum {
-            running: aggregate.function.as_ref().map(|function| Accumulator::new(function, collation)),
+            running: aggregate
+                .function
+                .as_ref()
+                .map(|function| Accumulator::new(function, collation)),
             unknown: aggregate.function.is_none(),
             rows: Vec::new(),
             seen: FxHashMap::default(),
@@ -813,7 +1021,14 @@ impl Run<'_> {
         }
     }
 
-    fn add(&self, aggregate: &Aggregate, sum: &mut Sum, scope: &Scope<'_>, certain: bool, strict: bool) -> Outcome<()> {
+    fn add(
+        &self,
+        aggregate: &Aggregate,
+        sum: &mut Sum,
+        scope: &Scope<'_>,
+        certain: bool,
+        strict: bool,
+    ) -> Outcome<()> {
         if let Some(filter) = &aggregate.filter {
             match self.target(filter, scope, false)? {
                 Value::Bool(true) => {}
@@ -841,7 +1056,9 @@ impl Run<'_> {
             }
         }
         sum.count += 1;
-        let Some(function) = &aggregate.function else { return Ok(()) };
+        let Some(function) = &aggregate.function else {
+            return Ok(());
+        };
         if function.order_sensitive {
             let mut keys = Vec::new();
             for (expr, _, _) in &aggregate.order {
@@ -863,7 +1080,9 @@ impl Run<'_> {
         if sum.unknown {
             return Ok(Value::Unknown);
         }
-        let Some(mut running) = sum.running.take() else { return Ok(Value::Unknown) };
+        let Some(mut running) = sum.running.take() else {
+            return Ok(Value::Unknown);
+        };
         if sum.rows.len() > 1 {
             // The input's order shows in the result: it must be total.
             let keys: Vec<SortKey> = aggregate
@@ -880,13 +1099,17 @@ impl Run<'_> {
             let unknown = Cell::new(keys.is_empty());
             sum.rows.sort_by(|(left, left_row), (right, right_row)| {
                 for key in &keys {
-                    match compare_for_sort(&left[key.column], &right[key.column], key, self.context.collation) {
+                    match compare_for_sort(&left[key.column], &right[key.column], key, self.context.collation)
+                    {
                         Some(Ordering::Equal) => {}
                         Some(ordering) => return ordering,
                         None => unknown.set(true),
                     }
                 }
-                let alike = left_row.iter().zip(right_row).all(|(one, other)| same(one, other, Collation::Bytes) == Some(true));
+                let alike = left_row
+                    .iter()
+                    .zip(right_row)
+                    .all(|(one, other)| same(one, other, Collation::Bytes) == Some(true));
                 if !alike {
                     unknown.set(true);
                 }
@@ -946,7 +1169,9 @@ fn fitted(value: Value, fit: Fit) -> Fitted {
         (value, _) if value.has_unknown() => Fitted::Unknown,
         (_, Fit::Same) => Fitted::Value(value),
         (_, Fit::Integer(target)) => {
-            let Some(number) = number(&value) else { return Fitted::Unknown };
+            let Some(number) = number(&value) else {
+                return Fitted::Unknown;
+            };
             let fitted = match target {
                 oid::INT2 => i16::try_from(number).ok().map(Value::Int2),
                 oid::INT4 => i32::try_from(number).ok().map(Value::Int4),
@@ -985,8 +1210,20 @@ fn compare_for_sort(left: &Value, right: &Value, key: &SortKey, default: Collati
     }
     match (left.is_null(), right.is_null()) {
         (true, true) => return Some(Ordering::Equal),
-        (true, false) => return Some(if key.nulls_first { Ordering::Less } else { Ordering::Greater }),
-        (false, true) => return Some(if key.nulls_first { Ordering::Greater } else { Ordering::Less }),
+        (true, false) => {
+            return Some(if key.nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            });
+        }
+        (false, true) => {
+            return Some(if key.nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            });
+        }
         (false, false) => {}
     }
     let collation = match key.collation_is_c {
@@ -995,7 +1232,11 @@ fn compare_for_sort(left: &Value, right: &Value, key: &SortKey, default: Collati
         false => default,
     };
     let ordering = sort_compare(left, right, collation)?;
-    Some(if key.descending { ordering.reverse() } else { ordering })
+    Some(if key.descending {
+        ordering.reverse()
+    } else {
+        ordering
+    })
 }
 
 /// DISTINCT and UNION: equal rows become one. A row with an unknown cell may be equal to another one.
@@ -1025,7 +1266,12 @@ fn distinct(rows: Vec<OutputRow>) -> Vec<OutputRow> {
 
 /// DISTINCT ON: of the rows that agree on some columns, the first in the order.
 fn distinct_on(output: &mut Output, places: &[usize]) -> Outcome<()> {
-    if output.open || output.rows.iter().any(|row| !row.certain || places.iter().any(|place| row.values[*place].has_unknown())) {
+    if output.open
+        || output
+            .rows
+            .iter()
+            .any(|row| !row.certain || places.iter().any(|place| row.values[*place].has_unknown()))
+    {
         return Fault::unsure("distinct_on_unknown");
     }
     let mut firsts: FxHashMap<Vec<Key>, (usize, usize)> = FxHashMap::default();
@@ -1033,7 +1279,10 @@ fn distinct_on(output: &mut Output, places: &[usize]) -> Outcome<()> {
     let mut start = 0;
     for (tie, end) in output.ends.iter().enumerate() {
         for row in &output.rows[start..*end] {
-            let key: Vec<Key> = places.iter().map(|place| Key(row.values[*place].clone())).collect();
+            let key: Vec<Key> = places
+                .iter()
+                .map(|place| Key(row.values[*place].clone()))
+                .collect();
             match firsts.get(&key) {
                 None => {
                     firsts.insert(key, (tie, kept.len()));
@@ -1059,7 +1308,13 @@ fn distinct_on(output: &mut Output, places: &[usize]) -> Outcome<()> {
 }
 
 /// LIMIT inside a statement: rows of a tie that is cut through may or may not be there.
-fn cut_loosely(rows: Vec<OutputRow>, ends: &[usize], cutting: Cutting, with_ties: bool, open: bool) -> Outcome<Vec<OutputRow>> {
+fn cut_loosely(
+    rows: Vec<OutputRow>,
+    ends: &[usize],
+    cutting: Cutting,
+    with_ties: bool,
+    open: bool,
+) -> Outcome<Vec<OutputRow>> {
     if cutting.offset == 0 && cutting.limit.is_none() {
         return Ok(rows);
     }
@@ -1068,12 +1323,20 @@ fn cut_loosely(rows: Vec<OutputRow>, ends: &[usize], cutting: Cutting, with_ties
     }
     let unsure = open || rows.iter().any(|row| !row.certain);
     let first = cutting.offset as usize;
-    let last = cutting.limit.map_or(usize::MAX, |limit| first.saturating_add(limit as usize));
+    let last = cutting
+        .limit
+        .map_or(usize::MAX, |limit| first.saturating_add(limit as usize));
     if unsure {
         if cutting.limit == Some(0) {
             return Ok(Vec::new());
         }
-        return Ok(rows.into_iter().map(|row| OutputRow { certain: false, ..row }).collect());
+        return Ok(rows
+            .into_iter()
+            .map(|row| OutputRow {
+                certain: false,
+                ..row
+            })
+            .collect());
     }
     let mut kept = Vec::new();
     let mut start = 0;
@@ -1084,7 +1347,10 @@ fn cut_loosely(rows: Vec<OutputRow>, ends: &[usize], cutting: Cutting, with_ties
         if inside == group.len() {
             kept.extend(group);
         } else if inside > 0 {
-            kept.extend(group.into_iter().map(|row| OutputRow { certain: false, ..row }));
+            kept.extend(group.into_iter().map(|row| OutputRow {
+                certain: false,
+                ..row
+            }));
         }
         start = *end;
     }

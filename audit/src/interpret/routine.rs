@@ -31,7 +31,11 @@ impl Run<'_> {
         }
         let ended = self.run_body(routine, arguments)?;
         if routine.returns_void {
-            return Ok(if routine.procedure { Value::Null } else { Value::Text(Arc::from("")) });
+            return Ok(if routine.procedure {
+                Value::Null
+            } else {
+                Value::Text(Arc::from(""))
+            });
         }
         match ended.returned {
             Some(value) => Ok(value),
@@ -40,17 +44,40 @@ impl Run<'_> {
     }
 
     /// CALL: the INOUT arguments are answered as one row.
-    pub(super) fn call_procedure(&self, routine: &Arc<Routine>, arguments: Vec<Value>) -> Outcome<Option<Rows>> {
+    pub(super) fn call_procedure(
+        &self,
+        routine: &Arc<Routine>,
+        arguments: Vec<Value>,
+    ) -> Outcome<Option<Rows>> {
         let ended = self.run_body(routine, arguments)?;
         if routine.outputs.is_empty() {
             return Ok(None);
         }
-        let values = routine.outputs.iter().map(|place| ended.variables[*place].clone()).collect();
-        let row = ExpectedRow { values, certain: true, sources: SmallVec::new() };
+        let values = routine
+            .outputs
+            .iter()
+            .map(|place| ended.variables[*place].clone())
+            .collect();
+        let row = ExpectedRow {
+            values,
+            certain: true,
+            sources: SmallVec::new(),
+        };
         Ok(Some(Rows {
-            groups: vec![Group { rows: vec![row], take: None }],
-            types: routine.outputs.iter().map(|place| routine.variables[*place].type_oid).collect(),
-            names: routine.outputs.iter().map(|place| routine.variables[*place].name.clone()).collect(),
+            groups: vec![Group {
+                rows: vec![row],
+                take: None,
+            }],
+            types: routine
+                .outputs
+                .iter()
+                .map(|place| routine.variables[*place].type_oid)
+                .collect(),
+            names: routine
+                .outputs
+                .iter()
+                .map(|place| routine.variables[*place].name.clone())
+                .collect(),
             ..Rows::default()
         }))
     }
@@ -60,9 +87,25 @@ impl Run<'_> {
             return Fault::unsure("routine_depth");
         }
         let views = self.views;
-        let first = self.run_on(routine, arguments.clone(), Views { snapshot: views.snapshot, latest: views.latest, recheck: views.recheck })?;
+        let first = self.run_on(
+            routine,
+            arguments.clone(),
+            Views {
+                snapshot: views.snapshot,
+                latest: views.latest,
+                recheck: views.recheck,
+            },
+        )?;
         if views.recheck && self.views_differ() {
-            let second = self.run_on(routine, arguments, Views { snapshot: views.latest, latest: views.latest, recheck: views.recheck })?;
+            let second = self.run_on(
+                routine,
+                arguments,
+                Views {
+                    snapshot: views.latest,
+                    latest: views.latest,
+                    recheck: views.recheck,
+                },
+            )?;
             if !first.agrees(&second) {
                 return Fault::unsure("routine_snapshots");
             }
@@ -73,16 +116,29 @@ impl Run<'_> {
 
     fn run_on(&self, routine: &Arc<Routine>, arguments: Vec<Value>, views: Views<'_>) -> Outcome<Ended> {
         let changes = Rc::new(RefCell::new(Changes::default()));
-        let snapshot = Layer { base: views.snapshot, changes: changes.clone() };
-        let latest = Layer { base: views.latest, changes: changes.clone() };
+        let snapshot = Layer {
+            base: views.snapshot,
+            changes: changes.clone(),
+        };
+        let latest = Layer {
+            base: views.latest,
+            changes: changes.clone(),
+        };
         let mut body = Body {
             run: self,
             routine,
-            views: Views { snapshot: &snapshot, latest: &latest, recheck: views.recheck },
+            views: Views {
+                snapshot: &snapshot,
+                latest: &latest,
+                recheck: views.recheck,
+            },
             changes: changes.clone(),
             variables: vec![Value::Null; routine.variables.len()],
             row_count: 0,
-            found: routine.variables.iter().position(|variable| variable.name == "found"),
+            found: routine
+                .variables
+                .iter()
+                .position(|variable| variable.name == "found"),
             steps: 0,
             returned: None,
         };
@@ -101,7 +157,11 @@ impl Run<'_> {
         let (returned, variables) = (body.returned.take(), std::mem::take(&mut body.variables));
         drop(body);
         let effects = changes.borrow_mut().take();
-        Ok(Ended { returned, variables, effects })
+        Ok(Ended {
+            returned,
+            variables,
+            effects,
+        })
     }
 }
 
@@ -114,21 +174,46 @@ struct Ended {
 impl Ended {
     fn agrees(&self, other: &Ended) -> bool {
         let equal = |one: &Value, other: &Value| same(one, other, Collation::Bytes) == Some(true);
-        let equal_rows = |one: &Row, other: &Row| one.len() == other.len() && one.iter().zip(other.iter()).all(|(a, b)| equal(a, b) || (a.is_unknown() && b.is_unknown()));
+        let equal_rows = |one: &Row, other: &Row| {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other.iter())
+                    .all(|(a, b)| equal(a, b) || (a.is_unknown() && b.is_unknown()))
+        };
         let returned = match (&self.returned, &other.returned) {
             (Some(one), Some(other)) => equal(one, other),
             (None, None) => true,
             _ => false,
         };
         returned
-            && self.variables.iter().zip(&other.variables).all(|(one, other)| equal(one, other) || (one.is_unknown() && other.is_unknown()))
+            && self
+                .variables
+                .iter()
+                .zip(&other.variables)
+                .all(|(one, other)| equal(one, other) || (one.is_unknown() && other.is_unknown()))
             && self.effects.len() == other.effects.len()
             && self.effects.iter().zip(&other.effects).all(|pair| match pair {
-                (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y }) => a == b && equal_rows(x, y),
-                (Effect::Update { table: a, id: i, after: x, .. }, Effect::Update { table: b, id: j, after: y, .. }) => {
-                    a == b && i == j && equal_rows(x, y)
+                (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y }) => {
+                    a == b && equal_rows(x, y)
                 }
-                (Effect::Delete { table: a, id: i, .. }, Effect::Delete { table: b, id: j, .. }) => a == b && i == j,
+                (
+                    Effect::Update {
+                        table: a,
+                        id: i,
+                        after: x,
+                        ..
+                    },
+                    Effect::Update {
+                        table: b,
+                        id: j,
+                        after: y,
+                        ..
+                    },
+                ) => a == b && i == j && equal_rows(x, y),
+                (Effect::Delete { table: a, id: i, .. }, Effect::Delete { table: b, id: j, .. }) => {
+                    a == b && i == j
+                }
                 _ => false,
             })
     }
@@ -172,7 +257,11 @@ impl Body<'_, '_> {
     fn step(&mut self, step: &Step) -> Outcome<Flow> {
         match step {
             Step::Assign { variable, value } => self.assign(*variable, value)?,
-            Step::Run { statement, into, strict } => self.statement(statement, into.as_deref(), *strict)?,
+            Step::Run {
+                statement,
+                into,
+                strict,
+            } => self.statement(statement, into.as_deref(), *strict)?,
             Step::If { branches, otherwise } => {
                 for (condition, body) in branches {
                     if self.condition(condition)? {
@@ -187,7 +276,11 @@ impl Body<'_, '_> {
                 }
                 self.turn()?;
             },
-            Step::While { condition, body, label } => {
+            Step::While {
+                condition,
+                body,
+                label,
+            } => {
                 while self.condition(condition)? {
                     if let Some(flow) = after_turn(self.run(body)?, label.as_deref()) {
                         return Ok(flow);
@@ -195,7 +288,15 @@ impl Body<'_, '_> {
                     self.turn()?;
                 }
             }
-            Step::ForRange { variable, also, from, to, by, body, label } => {
+            Step::ForRange {
+                variable,
+                also,
+                from,
+                to,
+                by,
+                body,
+                label,
+            } => {
                 let number = |value: Value| match value {
                     Value::Int2(number) => Ok(i64::from(number)),
                     Value::Int4(number) => Ok(i64::from(number)),
@@ -227,7 +328,12 @@ impl Body<'_, '_> {
                 }
                 self.set_found(turned);
             }
-            Step::ForQuery { targets, query, body, label } => {
+            Step::ForQuery {
+                targets,
+                query,
+                body,
+                label,
+            } => {
                 let rows = self.rows(query)?;
                 let any = !rows.is_empty();
                 for row in rows {
@@ -240,13 +346,21 @@ impl Body<'_, '_> {
                 }
                 self.set_found(any);
             }
-            Step::Exit { condition, is_exit, label } => {
+            Step::Exit {
+                condition,
+                is_exit,
+                label,
+            } => {
                 let taken = match condition {
                     Some(condition) => self.condition(condition)?,
                     None => true,
                 };
                 if taken {
-                    return Ok(if *is_exit { Flow::Exit(label.clone()) } else { Flow::Next(label.clone()) });
+                    return Ok(if *is_exit {
+                        Flow::Exit(label.clone())
+                    } else {
+                        Flow::Next(label.clone())
+                    });
                 }
             }
             Step::Return(value) => {
@@ -262,7 +376,8 @@ impl Body<'_, '_> {
             Step::GetRowCount(variable) => {
                 let count = Value::Int8(self.row_count as i64);
                 let target = &self.routine.variables[*variable];
-                self.variables[*variable] = self.convert(count, oid::INT8, target.type_oid, target.type_modifier)?;
+                self.variables[*variable] =
+                    self.convert(count, oid::INT8, target.type_oid, target.type_modifier)?;
             }
             Step::Commit | Step::Rollback => return Fault::unsure("transaction_in_procedure"),
         }
@@ -271,7 +386,11 @@ impl Body<'_, '_> {
 
     fn turn(&mut self) -> Outcome<()> {
         self.steps += 1;
-        if self.steps > STEPS_MAX { Fault::unsure("routine_steps") } else { Ok(()) }
+        if self.steps > STEPS_MAX {
+            Fault::unsure("routine_steps")
+        } else {
+            Ok(())
+        }
     }
 
     fn set_found(&mut self, found: bool) {
@@ -291,7 +410,11 @@ impl Body<'_, '_> {
     /// The value of an expression: a query of one row and one column.
     fn value(&mut self, planned: &Arc<Planned>) -> Outcome<Value> {
         let rows = self.rows(planned)?;
-        Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).unwrap_or(Value::Null))
+        Ok(rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next())
+            .unwrap_or(Value::Null))
     }
 
     fn assign(&mut self, variable: usize, planned: &Arc<Planned>) -> Outcome<()> {
@@ -306,9 +429,19 @@ impl Body<'_, '_> {
         if value.is_unknown() || value.is_null() || (from == to && type_modifier < 0) {
             return Ok(value);
         }
-        match value::cast(&value, from, to, type_modifier, CastKind::Assignment, self.run.context) {
+        match value::cast(
+            &value,
+            from,
+            to,
+            type_modifier,
+            CastKind::Assignment,
+            self.run.context,
+        ) {
             Ok(value) => Ok(value),
-            Err(value::SqlError::Raised { sqlstate, message }) => Err(Fault::Raised { sqlstate: sqlstate.to_owned(), message }),
+            Err(value::SqlError::Raised { sqlstate, message }) => Err(Fault::Raised {
+                sqlstate: sqlstate.to_owned(),
+                message,
+            }),
             Err(value::SqlError::NotModelled(_)) => Fault::unsure("assignment_cast"),
         }
     }
@@ -317,7 +450,10 @@ impl Body<'_, '_> {
         let bound = match planned.bind(&self.variables, &[], self.run.context) {
             Ok(bound) => bound,
             Err(value::SqlError::Raised { sqlstate, message }) => {
-                return Err(Fault::Raised { sqlstate: sqlstate.to_owned(), message });
+                return Err(Fault::Raised {
+                    sqlstate: sqlstate.to_owned(),
+                    message,
+                });
             }
             Err(value::SqlError::NotModelled(reason)) => return Fault::unsure(reason),
         };
@@ -348,7 +484,9 @@ impl Body<'_, '_> {
 
     /// The rows of a query in an order that is certain.
     fn rows(&mut self, planned: &Arc<Planned>) -> Outcome<Vec<Vec<Value>>> {
-        let Kind::Select(query) = &planned.kind else { return Fault::unsure("routine_query") };
+        let Kind::Select(query) = &planned.kind else {
+            return Fault::unsure("routine_query");
+        };
         self.inner(planned, |run| {
             let output = run.output(query, None, true)?;
             let cutting = run.cutting(query, None)?;
@@ -356,24 +494,35 @@ impl Body<'_, '_> {
                 return Fault::unsure("routine_over_unknown");
             }
             let first = (cutting.offset as usize).min(output.rows.len());
-            let last = cutting.limit.map_or(output.rows.len(), |limit| (first + limit as usize).min(output.rows.len()));
+            let last = cutting.limit.map_or(output.rows.len(), |limit| {
+                (first + limit as usize).min(output.rows.len())
+            });
             // Rows that sort alike may come in any order: then only their common cells are known.
             let ambiguous = output.ends.iter().scan(0, |start, end| {
                 let group = (*start, *end);
                 *start = *end;
                 Some(group)
             });
-            let ambiguous = ambiguous.filter(|(start, end)| end - start > 1).any(|(start, end)| start < last && end > first);
+            let ambiguous = ambiguous
+                .filter(|(start, end)| end - start > 1)
+                .any(|(start, end)| start < last && end > first);
             let several = output.rows.len() > 1 && ambiguous;
             if several {
                 let alike = output.rows.windows(2).all(|pair| {
-                    pair[0].values.iter().zip(&pair[1].values).all(|(one, other)| same(one, other, Collation::Bytes) == Some(true))
+                    pair[0]
+                        .values
+                        .iter()
+                        .zip(&pair[1].values)
+                        .all(|(one, other)| same(one, other, Collation::Bytes) == Some(true))
                 });
                 if !alike {
                     return Fault::unsure("routine_order");
                 }
             }
-            Ok(output.rows[first..last].iter().map(|row| row.values[..query.visible].to_vec()).collect())
+            Ok(output.rows[first..last]
+                .iter()
+                .map(|row| row.values[..query.visible].to_vec())
+                .collect())
         })
     }
 
@@ -381,7 +530,11 @@ impl Body<'_, '_> {
         let rows = match &planned.kind {
             Kind::Select(_) => {
                 let rows = self.rows(planned)?;
-                self.row_count = if into.is_some() { rows.len().min(1) as u64 } else { rows.len() as u64 };
+                self.row_count = if into.is_some() {
+                    rows.len().min(1) as u64
+                } else {
+                    rows.len() as u64
+                };
                 rows
             }
             kind => {
@@ -405,7 +558,10 @@ impl Body<'_, '_> {
         if let Some(targets) = into {
             if strict && rows.len() != 1 {
                 let sqlstate = if rows.is_empty() { "P0002" } else { "P0003" };
-                return Err(Fault::Raised { sqlstate: sqlstate.to_owned(), message: "INTO STRICT".to_owned() });
+                return Err(Fault::Raised {
+                    sqlstate: sqlstate.to_owned(),
+                    message: "INTO STRICT".to_owned(),
+                });
             }
             self.fill(targets, planned, rows.first())?;
         }
@@ -457,11 +613,20 @@ impl Changes {
             Effect::Insert { table, row } => {
                 let id = RowId(OWN | (depth << 40) | self.next);
                 self.next += 1;
-                self.tables.entry(table).or_default().inserted.insert(id, row.clone());
+                self.tables
+                    .entry(table)
+                    .or_default()
+                    .inserted
+                    .insert(id, row.clone());
                 self.places.insert((table, id), self.effects.len());
                 self.effects.push(Some(Effect::Insert { table, row }));
             }
-            Effect::Update { table, id, before, after } => {
+            Effect::Update {
+                table,
+                id,
+                before,
+                after,
+            } => {
                 let changed = self.tables.entry(table).or_default();
                 if let Some(own) = changed.inserted.get_mut(&id) {
                     *own = after.clone();
@@ -473,7 +638,12 @@ impl Changes {
                 changed.replaced.insert(id, Some(after.clone()));
                 let before = self.first_version(table, id).unwrap_or(before);
                 self.places.insert((table, id), self.effects.len());
-                self.effects.push(Some(Effect::Update { table, id, before, after }));
+                self.effects.push(Some(Effect::Update {
+                    table,
+                    id,
+                    before,
+                    after,
+                }));
             }
             Effect::Delete { table, id, before } => {
                 let changed = self.tables.entry(table).or_default();
@@ -525,17 +695,26 @@ impl View for Layer<'_> {
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
         let changes = self.changes.borrow();
         let own = changes.tables.get(&table);
-        self.base.scan(table, &mut |id, row| match own.and_then(|own| own.replaced.get(&id)) {
-            None => each(id, row),
-            Some(Some(row)) => each(id, row),
-            Some(None) => {}
-        });
+        self.base.scan(
+            table,
+            &mut |id, row| match own.and_then(|own| own.replaced.get(&id)) {
+                None => each(id, row),
+                Some(Some(row)) => each(id, row),
+                Some(None) => {}
+            },
+        );
         for (id, row) in own.into_iter().flat_map(|own| &own.inserted) {
             each(*id, row);
         }
     }
 
-    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool {
+    fn lookup(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> bool {
         let changes = self.changes.borrow();
         let own = changes.tables.get(&table);
         let sure = self.base.lookup(table, columns, key, &mut |id, row| {
@@ -545,11 +724,15 @@ impl View for Layer<'_> {
         });
         let fits = |row: &Row| {
             columns.iter().zip(key).all(|(column, value)| {
-                row.get(*column).is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
+                row.get(*column)
+                    .is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
             })
         };
         if let Some(own) = own {
-            let replaced = own.replaced.iter().filter_map(|(id, row)| row.as_ref().map(|row| (id, row)));
+            let replaced = own
+                .replaced
+                .iter()
+                .filter_map(|(id, row)| row.as_ref().map(|row| (id, row)));
             for (id, row) in replaced.chain(&own.inserted) {
                 if fits(row) {
                     each(*id, row);

@@ -49,7 +49,16 @@ pub(super) struct Slot {
 
 impl Frame {
     pub fn new(relations: usize) -> Frame {
-        Frame { slots: vec![Slot { row: None, id: RowId(0) }; relations], grouped: Vec::new() }
+        Frame {
+            slots: vec![
+                Slot {
+                    row: None,
+                    id: RowId(0)
+                };
+                relations
+            ],
+            grouped: Vec::new(),
+        }
     }
 }
 
@@ -101,7 +110,12 @@ struct Footprint {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(planned: &'a Planned, bound: Vec<Value>, views: Views<'a>, context: &'a Arc<Context>) -> Run<'a> {
+    pub fn new(
+        planned: &'a Planned,
+        bound: Vec<Value>,
+        views: Views<'a>,
+        context: &'a Arc<Context>,
+    ) -> Run<'a> {
         Run {
             planned,
             bound: bound.into(),
@@ -124,7 +138,11 @@ impl<'a> Run<'a> {
     pub fn work(&self, amount: u64) -> Outcome<()> {
         let done = self.work.get() + amount;
         self.work.set(done);
-        if done > WORK_MAX { Err(Fault::Unsure("work_budget".to_owned())) } else { Ok(()) }
+        if done > WORK_MAX {
+            Err(Fault::Unsure("work_budget".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     pub fn note(&self, reason: impl Into<String>) {
@@ -151,11 +169,17 @@ impl<'a> Run<'a> {
         *count += 1;
         if *count > KEYS_MAX {
             footprint.whole.insert(table);
-            footprint.touches.retain(|touch| !matches!(touch, Touch::Key { table: other, .. } if *other == table));
+            footprint
+                .touches
+                .retain(|touch| !matches!(touch, Touch::Key { table: other, .. } if *other == table));
             footprint.touches.push(Touch::Scan { table, filter: None });
             return;
         }
-        footprint.touches.push(Touch::Key { table, columns: columns.clone(), key: key.to_vec() });
+        footprint.touches.push(Touch::Key {
+            table,
+            columns: columns.clone(),
+            key: key.to_vec(),
+        });
     }
 
     pub fn touch_scan(&self, table: TableId, filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>>) {
@@ -190,7 +214,10 @@ impl<'a> Run<'a> {
     pub fn settle(&self, result: Result<Value, SqlError>) -> Outcome<Value> {
         match result {
             Ok(value) => Ok(value),
-            Err(SqlError::Raised { sqlstate, message }) => Err(Fault::Raised { sqlstate: sqlstate.to_owned(), message }),
+            Err(SqlError::Raised { sqlstate, message }) => Err(Fault::Raised {
+                sqlstate: sqlstate.to_owned(),
+                message,
+            }),
             Err(SqlError::NotModelled(reason)) => {
                 self.note(reason);
                 self.any_error.set(true);

@@ -38,7 +38,11 @@ struct Found {
 impl Run<'_> {
     pub(super) fn written(&self, written: Written) -> Derived {
         Derived {
-            rows: written.rows.into_iter().map(|row| (Row::from(row.values), row.certain)).collect(),
+            rows: written
+                .rows
+                .into_iter()
+                .map(|row| (Row::from(row.values), row.certain))
+                .collect(),
             open: written.max.is_none(),
         }
     }
@@ -64,13 +68,18 @@ impl Run<'_> {
                     return self.unsure_write(&table, "insert_of_uncertain_rows");
                 }
                 let rows = output.rows.into_iter().skip(cutting.offset as usize);
-                rows.take(cutting.limit.map_or(usize::MAX, |limit| limit as usize)).map(|row| (row.values, true)).collect()
+                rows.take(cutting.limit.map_or(usize::MAX, |limit| limit as usize))
+                    .map(|row| (row.values, true))
+                    .collect()
             }
         };
         let empty = Frame::default();
         let scope = Scope { frame: &empty, outer };
         let mut batch = Batch::new(self);
-        let mut result = Written { max: Some(0), ..Written::default() };
+        let mut result = Written {
+            max: Some(0),
+            ..Written::default()
+        };
         for (values, _) in proposed {
             let mut row = Vec::with_capacity(insert.values.len());
             for value in &insert.values {
@@ -99,7 +108,9 @@ impl Run<'_> {
             match batch.conflicts(table, &insert.checks, &row, conflict.keys.as_deref())? {
                 Conflicts::None => {}
                 Conflicts::Maybe => {
-                    return self.unsure_write(table, "conflict_with_unknown").map(|_: Written| ());
+                    return self
+                        .unsure_write(table, "conflict_with_unknown")
+                        .map(|_: Written| ());
                 }
                 Conflicts::Own(effect) => match &conflict.action {
                     ConflictAction::Nothing => return Ok(()),
@@ -107,7 +118,8 @@ impl Run<'_> {
                         let _ = effect;
                         return Err(Fault::Raised {
                             sqlstate: "21000".to_owned(),
-                            message: "ON CONFLICT DO UPDATE command cannot affect row a second time".to_owned(),
+                            message: "ON CONFLICT DO UPDATE command cannot affect row a second time"
+                                .to_owned(),
                         });
                     }
                 },
@@ -117,18 +129,45 @@ impl Run<'_> {
                         ConflictAction::Unmodelled(reason) => Fault::unsure(reason.clone()),
                         ConflictAction::Update { set, filter } => {
                             let frame = Frame {
-                                slots: vec![Slot { row: Some(existing.clone()), id }, Slot { row: Some(row), id: RowId(0) }],
+                                slots: vec![
+                                    Slot {
+                                        row: Some(existing.clone()),
+                                        id,
+                                    },
+                                    Slot {
+                                        row: Some(row),
+                                        id: RowId(0),
+                                    },
+                                ],
                                 grouped: Vec::new(),
                             };
                             let scope = Scope { frame: &frame, outer };
                             match self.admits(filter, &scope, true)? {
                                 None => Ok(()),
-                                Some(false) => self.unsure_write(table, "conflict_with_unknown").map(|_: Written| ()),
+                                Some(false) => self
+                                    .unsure_write(table, "conflict_with_unknown")
+                                    .map(|_: Written| ()),
                                 Some(true) => {
                                     let after = self.changed(&existing, set, &scope)?;
                                     let after = batch.complete(table, &insert.checks, after)?;
-                                    let effect = batch.update(table, &insert.checks, id, existing, after.clone(), true)?;
-                                    self.returned(insert.returning.as_ref(), &frame, after, effect, table, true, outer, result)
+                                    let effect = batch.update(
+                                        table,
+                                        &insert.checks,
+                                        id,
+                                        existing,
+                                        after.clone(),
+                                        true,
+                                    )?;
+                                    self.returned(
+                                        insert.returning.as_ref(),
+                                        &frame,
+                                        after,
+                                        effect,
+                                        table,
+                                        true,
+                                        outer,
+                                        result,
+                                    )
                                 }
                             }
                         }
@@ -138,7 +177,16 @@ impl Run<'_> {
         }
         let effect = batch.insert(table, &insert.checks, row.clone())?;
         let frame = Frame::new(2);
-        self.returned(insert.returning.as_ref(), &frame, row, effect, table, true, outer, result)
+        self.returned(
+            insert.returning.as_ref(),
+            &frame,
+            row,
+            effect,
+            table,
+            true,
+            outer,
+            result,
+        )
     }
 
     /// Counts a written row and answers it, if asked for.
@@ -157,15 +205,26 @@ impl Run<'_> {
         result.max = result.max.map(|max| max + 1);
         let Some(returning) = returning else { return Ok(()) };
         let mut frame = frame.clone();
-        frame.slots[0] = Slot { row: Some(row), id: RowId(0) };
+        frame.slots[0] = Slot {
+            row: Some(row),
+            id: RowId(0),
+        };
         let scope = Scope { frame: &frame, outer };
         let mut values = Vec::with_capacity(returning.targets.len());
         for target in &returning.targets {
-            values.push(if certain { self.target(target, &scope, true)? } else { self.tolerant(target, &scope)? });
+            values.push(if certain {
+                self.target(target, &scope, true)?
+            } else {
+                self.tolerant(target, &scope)?
+            });
         }
         let mut sources: SmallVec<[(TableId, RowId); 1]> = SmallVec::new();
         sources.push((table.storage, RowId(WRITTEN | effect as u64)));
-        result.rows.push(OutputRow { values, certain, sources });
+        result.rows.push(OutputRow {
+            values,
+            certain,
+            sources,
+        });
         Ok(())
     }
 
@@ -183,18 +242,31 @@ impl Run<'_> {
         let table = self.table_of(update.table)?;
         let (found, open) = self.targets(&update.select, outer)?;
         let mut batch = Batch::new(self);
-        let mut result = Written { max: (!open).then_some(0), ..Written::default() };
+        let mut result = Written {
+            max: (!open).then_some(0),
+            ..Written::default()
+        };
         for group in grouped_by_row(found) {
             let mut after: Option<Vec<Value>> = None;
             let mut certain = false;
-            let before = group[0].frame.slots[0].row.clone().unwrap_or_else(|| Row::from(Vec::new()));
+            let before = group[0].frame.slots[0]
+                .row
+                .clone()
+                .unwrap_or_else(|| Row::from(Vec::new()));
             let several = group.len() > 1;
             for found in &group {
                 certain |= found.certain;
-                let scope = Scope { frame: &found.frame, outer };
+                let scope = Scope {
+                    frame: &found.frame,
+                    outer,
+                };
                 let mut row = before.to_vec();
                 for (column, expr) in &update.set {
-                    row[*column] = if found.certain && !several { self.target(expr, &scope, true)? } else { self.tolerant(expr, &scope)? };
+                    row[*column] = if found.certain && !several {
+                        self.target(expr, &scope, true)?
+                    } else {
+                        self.tolerant(expr, &scope)?
+                    };
                 }
                 after = Some(match after {
                     None => row,
@@ -207,18 +279,39 @@ impl Run<'_> {
                 after = merged(&before, &after);
             }
             let after = batch.complete(&table, &update.checks, after)?;
-            let effect = batch.update(&table, &update.checks, group[0].id, before, after.clone(), certain)?;
+            let effect = batch.update(
+                &table,
+                &update.checks,
+                group[0].id,
+                before,
+                after.clone(),
+                certain,
+            )?;
             let mut frame = group[0].frame.clone();
             if several {
                 for slot in &mut frame.slots[1..] {
-                    slot.row = slot.row.as_ref().map(|row| row.iter().map(|_| Value::Unknown).collect());
+                    slot.row = slot
+                        .row
+                        .as_ref()
+                        .map(|row| row.iter().map(|_| Value::Unknown).collect());
                 }
             }
-            self.returned(update.returning.as_ref(), &frame, after, effect, &table, certain, outer, &mut result)?;
+            self.returned(
+                update.returning.as_ref(),
+                &frame,
+                after,
+                effect,
+                &table,
+                certain,
+                outer,
+                &mut result,
+            )?;
         }
         batch.finish()?;
         if open {
-            self.effects.borrow_mut().push(Effect::Unseen { table: table.storage });
+            self.effects
+                .borrow_mut()
+                .push(Effect::Unseen { table: table.storage });
         }
         Ok(result)
     }
@@ -228,11 +321,17 @@ impl Run<'_> {
         let table = self.table_of(delete.table)?;
         let (found, open) = self.targets(&delete.select, outer)?;
         let mut batch = Batch::new(self);
-        let mut result = Written { max: (!open).then_some(0), ..Written::default() };
+        let mut result = Written {
+            max: (!open).then_some(0),
+            ..Written::default()
+        };
         let mut unsure = false;
         for group in grouped_by_row(found) {
             let certain = group.iter().any(|found| found.certain);
-            let before = group[0].frame.slots[0].row.clone().unwrap_or_else(|| Row::from(Vec::new()));
+            let before = group[0].frame.slots[0]
+                .row
+                .clone()
+                .unwrap_or_else(|| Row::from(Vec::new()));
             let mut effect = 0;
             if certain {
                 effect = batch.delete(&table, &delete.checks, group[0].id, before.clone())?;
@@ -242,10 +341,22 @@ impl Run<'_> {
             let mut frame = group[0].frame.clone();
             if group.len() > 1 {
                 for slot in &mut frame.slots[1..] {
-                    slot.row = slot.row.as_ref().map(|row| row.iter().map(|_| Value::Unknown).collect());
+                    slot.row = slot
+                        .row
+                        .as_ref()
+                        .map(|row| row.iter().map(|_| Value::Unknown).collect());
                 }
             }
-            self.returned(delete.returning.as_ref(), &frame, before, effect, &table, certain, outer, &mut result)?;
+            self.returned(
+                delete.returning.as_ref(),
+                &frame,
+                before,
+                effect,
+                &table,
+                certain,
+                outer,
+                &mut result,
+            )?;
         }
         batch.finish()?;
         if unsure {
@@ -257,7 +368,12 @@ impl Run<'_> {
     pub(super) fn merge(&self, merge: &Merge) -> Outcome<Written> {
         self.run_ctes(&merge.ctes, None)?;
         let table = self.table_of(merge.table)?;
-        let level = Level { select: &merge.select, outer: None, open: Cell::new(false), strict: false };
+        let level = Level {
+            select: &merge.select,
+            outer: None,
+            open: Cell::new(false),
+            strict: false,
+        };
         let mut frames: Vec<Frame> = Vec::new();
         let mut uncertain = false;
         self.found(&level, &mut |frame, certain| {
@@ -268,14 +384,24 @@ impl Run<'_> {
         if uncertain || level.open.get() {
             return self.unsure_write(&table, "merge_over_unknown");
         }
-        if self.views_differ() && frames.iter().any(|frame| self.is_changed(&table, &frame.slots[0])) {
+        if self.views_differ()
+            && frames
+                .iter()
+                .any(|frame| self.is_changed(&table, &frame.slots[0]))
+        {
             return self.unsure_write(&table, "epq_merge");
         }
         let mut batch = Batch::new(self);
-        let mut result = Written { max: Some(0), ..Written::default() };
+        let mut result = Written {
+            max: Some(0),
+            ..Written::default()
+        };
         let mut touched: Vec<RowId> = Vec::new();
         for frame in frames {
-            let scope = Scope { frame: &frame, outer: None };
+            let scope = Scope {
+                frame: &frame,
+                outer: None,
+            };
             let matched = frame.slots[0].row.is_some();
             for when in merge.whens.iter().filter(|when| when.matched == matched) {
                 if let Some(condition) = &when.condition {
@@ -335,9 +461,16 @@ impl Run<'_> {
     /// The rows that a write finds in its snapshot, re-checked on the newest state.
     fn targets(&self, select: &Select, outer: Option<&Scope<'_>>) -> Outcome<(Vec<Found>, bool)> {
         let strict = select.relations.len() <= 1;
-        let level = Level { select, outer, open: Cell::new(false), strict };
+        let level = Level {
+            select,
+            outer,
+            open: Cell::new(false),
+            strict,
+        };
         let mut found = Vec::new();
-        let RelationSource::Table(table) = select.relations[0].source else { return Fault::unsure("write_target") };
+        let RelationSource::Table(table) = select.relations[0].source else {
+            return Fault::unsure("write_target");
+        };
         self.found(&level, &mut |frame, certain| {
             let mut certain = certain;
             let slot = frame.slots[0].clone();
@@ -358,7 +491,11 @@ impl Run<'_> {
                     }
                 }
             }
-            found.push(Found { id: frame.slots[0].id, frame: frame.clone(), certain });
+            found.push(Found {
+                id: frame.slots[0].id,
+                frame: frame.clone(),
+                certain,
+            });
             Ok(())
         })?;
         Ok((found, level.open.get()))
@@ -371,7 +508,10 @@ impl Run<'_> {
 
     pub(super) fn havoc(&self, table: &Arc<Table>, reason: &str) {
         self.note(reason);
-        self.effects.borrow_mut().push(Effect::Havoc { table: table.storage, reason: reason.to_owned() });
+        self.effects.borrow_mut().push(Effect::Havoc {
+            table: table.storage,
+            reason: reason.to_owned(),
+        });
     }
 }
 
@@ -395,7 +535,12 @@ fn grouped_by_row(found: Vec<Found>) -> Vec<Vec<Found>> {
 pub(super) fn merged(one: &[Value], other: &[Value]) -> Vec<Value> {
     one.iter()
         .zip(other)
-        .map(|(one, other)| if same(one, other, Collation::Bytes) == Some(true) { one.clone() } else { Value::Unknown })
+        .map(|(one, other)| {
+            if same(one, other, Collation::Bytes) == Some(true) {
+                one.clone()
+            } else {
+                Value::Unknown
+            }
+        })
         .collect()
 }
-

@@ -103,7 +103,7 @@ impl Order {
                 txn: c.txn.clone(),
                 rows: Vec::new(),
                 witnesses: Vec::new(),
-            after: SmallVec::new(),
+                after: SmallVec::new(),
             }
         });
         Order {

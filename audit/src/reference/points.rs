@@ -78,8 +78,11 @@ impl Search<'_> {
             .map(|(at, w)| self.next_window(at, w))
             .collect();
         // Who must be done first is tried first: it changes nothing but how soon an explanation is found.
-        let mut turns: Vec<(usize, Window)> =
-            windows.iter().enumerate().filter_map(|(at, w)| w.map(|w| (at, w))).collect();
+        let mut turns: Vec<(usize, Window)> = windows
+            .iter()
+            .enumerate()
+            .filter_map(|(at, w)| w.map(|w| (at, w)))
+            .collect();
         turns.sort_by_key(|(at, window)| (window.done, *at));
         for (at, window) in turns {
             let instant = now.max(window.sent);
@@ -184,7 +187,10 @@ impl Search<'_> {
             self.note(at, walker.step, difference);
             return None;
         }
-        let forbidden = matches!(member.rules.writes, Writes::FirstUpdaterWins | Writes::NoWriteConflict);
+        let forbidden = matches!(
+            member.rules.writes,
+            Writes::FirstUpdaterWins | Writes::NoWriteConflict
+        );
         if forbidden && self.overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
             let difference = Difference {
                 rule: &anomaly::LOST_UPDATE,

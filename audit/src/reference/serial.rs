@@ -39,7 +39,12 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
 
 /// Plays the members in the given order, one after the other; `None` if an answer does not agree.
 pub fn play_in_order(case: &Case<'_>, order: &[usize]) -> Option<Delta> {
-    let mut search = Search { case, real_time: false, nodes: 0, differences: Vec::new() };
+    let mut search = Search {
+        case,
+        real_time: false,
+        nodes: 0,
+        differences: Vec::new(),
+    };
     let mut committed = Delta::default();
     for &member in order {
         committed = search.play(member, &committed)?;

@@ -6,7 +6,11 @@ use pgassay_rules::anomaly;
 /// Lines of the told story that say more than a list of steps does; else what the dependencies say.
 pub fn of(violation: &Violation) -> String {
     let summary = anomaly::by_name(&violation.rule).map_or("", |rule| rule.summary);
-    let own: Vec<&str> = violation.story.lines().filter(|line| is_sentence(line, summary)).collect();
+    let own: Vec<&str> = violation
+        .story
+        .lines()
+        .filter(|line| is_sentence(line, summary))
+        .collect();
     if !own.is_empty() {
         return own.join("\n");
     }
@@ -26,7 +30,10 @@ pub fn of(violation: &Violation) -> String {
 fn is_sentence(line: &str, summary: &str) -> bool {
     const LISTED: [&str; 3] = ["Answered:", "Right would have been:", "Every serial order"];
     let repeats = !summary.is_empty() && line.starts_with(summary.trim_end_matches('.'));
-    !line.trim().is_empty() && !line.starts_with(' ') && !repeats && !LISTED.iter().any(|start| line.starts_with(start))
+    !line.trim().is_empty()
+        && !line.starts_with(' ')
+        && !repeats
+        && !LISTED.iter().any(|start| line.starts_with(start))
 }
 
 /// With a capital and a full stop; names of transactions stay as they are.
@@ -46,9 +53,16 @@ mod tests {
         assert_eq!(of(&told), told.story);
         told.story = "An update was computed from a version that another update had replaced. (lost_update, serializable).\n    0.000 ms  t1  begin\nAnswered: x.\nRight would have been: y.".into();
         let brief = of(&told);
-        assert!(brief.starts_with("t1 wrote account(1) = 110, then t2 replaced it by 120.\n"), "{brief}");
+        assert!(
+            brief.starts_with("t1 wrote account(1) = 110, then t2 replaced it by 120.\n"),
+            "{brief}"
+        );
         assert!(brief.ends_with("explains every answer."), "{brief}");
         told.edges.clear();
-        assert!(of(&told).contains("Right would have been if t1 came first"), "{}", of(&told));
+        assert!(
+            of(&told).contains("Right would have been if t1 came first"),
+            "{}",
+            of(&told)
+        );
     }
 }

@@ -54,7 +54,11 @@ impl Verdict {
 impl Gate {
     /// Checks the names; rules may be separated by commas.
     pub fn new<S: AsRef<str>>(fail_on: &[S], allow: &[S]) -> Result<Gate, BadGate> {
-        let gate = Gate { fail_on: rules(fail_on)?, allow: rules(allow)?, ..Gate::default() };
+        let gate = Gate {
+            fail_on: rules(fail_on)?,
+            allow: rules(allow)?,
+            ..Gate::default()
+        };
         match gate.fail_on.intersection(&gate.allow).next() {
             Some(both) => Err(BadGate::Contradiction(both.clone())),
             None => Ok(gate),
@@ -99,7 +103,10 @@ pub fn baseline(text: &str) -> Result<BTreeSet<String>, BadGate> {
             continue;
         }
         if !word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-            return Err(BadGate::BadFingerprint { line: index + 1, text: word.to_owned() });
+            return Err(BadGate::BadFingerprint {
+                line: index + 1,
+                text: word.to_owned(),
+            });
         }
         known.insert(word.to_owned());
     }
@@ -112,7 +119,10 @@ pub fn baseline_of(summary: &Summary) -> String {
     let mut seen = BTreeSet::new();
     for violation in &summary.violations {
         if seen.insert(&violation.fingerprint) {
-            text.push_str(&format!("{}  # {} at {}\n", violation.fingerprint, violation.rule, violation.level));
+            text.push_str(&format!(
+                "{}  # {} at {}\n",
+                violation.fingerprint, violation.rule, violation.level
+            ));
         }
     }
     text
@@ -126,17 +136,29 @@ pub fn share(text: &str) -> Result<f64, BadGate> {
         None => (text.trim(), 1.0),
     };
     let value = digits.parse::<f64>().map_err(|_| bad())? / scale;
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(bad()) }
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(bad())
+    }
 }
 
 /// The share of statements whose answers were checked whole.
 pub fn checked_share(coverage: &CoverageSummary) -> f64 {
     let all = coverage.checked + coverage.partial + coverage.unchecked;
-    if all == 0 { 0.0 } else { coverage.checked as f64 / all as f64 }
+    if all == 0 {
+        0.0
+    } else {
+        coverage.checked as f64 / all as f64
+    }
 }
 
 fn rules<S: AsRef<str>>(names: &[S]) -> Result<BTreeSet<String>, BadGate> {
-    let words = names.iter().flat_map(|names| names.as_ref().split(',')).map(str::trim).filter(|n| !n.is_empty());
+    let words = names
+        .iter()
+        .flat_map(|names| names.as_ref().split(','))
+        .map(str::trim)
+        .filter(|n| !n.is_empty());
     words
         .map(|name| match anomaly::by_name(name) {
             Some(rule) => Ok(rule.name.to_owned()),
@@ -146,7 +168,11 @@ fn rules<S: AsRef<str>>(names: &[S]) -> Result<BTreeSet<String>, BadGate> {
 }
 
 fn known_rules() -> String {
-    anomaly::CATALOGUE.iter().map(|rule| rule.name).collect::<Vec<_>>().join(", ")
+    anomaly::CATALOGUE
+        .iter()
+        .map(|rule| rule.name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -157,7 +183,12 @@ mod tests {
     #[test]
     fn an_unknown_rule_is_an_error() {
         let error = Gate::new(&["lost_updat"], &[]).unwrap_err();
-        assert!(error.to_string().contains("no rule «lost_updat»; known rules: dirty_write,"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("no rule «lost_updat»; known rules: dirty_write,"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -170,18 +201,39 @@ mod tests {
     fn violations_count_unless_pardoned() {
         let summary = sample::summary();
         assert_eq!(Gate::default().judge(&summary), Verdict::Violated);
-        assert_eq!(Gate::new(&[], &["lost_update,write_skew"]).unwrap().judge(&summary), Verdict::Passed);
-        assert_eq!(Gate::new(&["phantom"], &[]).unwrap().judge(&summary), Verdict::Passed);
-        assert_eq!(Gate::new(&["write_skew"], &[]).unwrap().judge(&summary), Verdict::Violated);
+        assert_eq!(
+            Gate::new(&[], &["lost_update,write_skew"])
+                .unwrap()
+                .judge(&summary),
+            Verdict::Passed
+        );
+        assert_eq!(
+            Gate::new(&["phantom"], &[]).unwrap().judge(&summary),
+            Verdict::Passed
+        );
+        assert_eq!(
+            Gate::new(&["write_skew"], &[]).unwrap().judge(&summary),
+            Verdict::Violated
+        );
         let known = baseline(&baseline_of(&summary)).unwrap();
-        assert_eq!(Gate { baseline: known, ..Gate::default() }.judge(&summary), Verdict::Passed);
+        assert_eq!(
+            Gate {
+                baseline: known,
+                ..Gate::default()
+            }
+            .judge(&summary),
+            Verdict::Passed
+        );
     }
 
     #[test]
     fn too_little_coverage_is_its_own_answer() {
         let mut summary = sample::summary();
         summary.violations.clear();
-        let gate = |least| Gate { min_coverage: Some(least), ..Gate::default() };
+        let gate = |least| Gate {
+            min_coverage: Some(least),
+            ..Gate::default()
+        };
         assert_eq!(gate(0.9).judge(&summary), Verdict::Passed);
         assert_eq!(gate(0.99).judge(&summary), Verdict::TooLittleCoverage);
         assert_eq!(gate(0.1).judge(&Summary::default()), Verdict::TooLittleCoverage);
@@ -197,6 +249,12 @@ mod tests {
     #[test]
     fn a_baseline_names_the_bad_line() {
         let error = baseline("# ok\nabc\n{oops}\n").unwrap_err();
-        assert_eq!(error, BadGate::BadFingerprint { line: 3, text: "{oops}".into() });
+        assert_eq!(
+            error,
+            BadGate::BadFingerprint {
+                line: 3,
+                text: "{oops}".into()
+            }
+        );
     }
 }

@@ -26,8 +26,13 @@ const REPORT_JS: &str = include_str!("page/report.js");
 pub fn summary(summary: &Summary, gate: &Gate) -> String {
     let counting: Vec<&Violation> = summary.violations.iter().filter(|v| gate.counts(v)).collect();
     let verdict = match gate.judge(summary) {
-        Verdict::Violated => format!("<span class=\"badge wrong\">✗ {} violation(s)</span>", counting.len()),
-        Verdict::Passed => "<span class=\"badge right\">✓ nothing wrong in what was checked</span>".to_owned(),
+        Verdict::Violated => format!(
+            "<span class=\"badge wrong\">✗ {} violation(s)</span>",
+            counting.len()
+        ),
+        Verdict::Passed => {
+            "<span class=\"badge right\">✓ nothing wrong in what was checked</span>".to_owned()
+        }
         Verdict::TooLittleCoverage => "<span class=\"badge warn\">! too little was checked</span>".to_owned(),
     };
     let coverage = &summary.coverage;
@@ -54,7 +59,11 @@ pub fn summary(summary: &Summary, gate: &Gate) -> String {
 pub fn violation(violation: &Violation) -> String {
     let mut body = String::new();
     section(&mut body, violation, None);
-    page(&format!("{} at {}", violation.rule, violation.level), &body, std::slice::from_ref(violation))
+    page(
+        &format!("{} at {}", violation.rule, violation.level),
+        &body,
+        std::slice::from_ref(violation),
+    )
 }
 
 fn section(body: &mut String, violation: &Violation, pardon: Option<&str>) {
@@ -68,7 +77,10 @@ fn section(body: &mut String, violation: &Violation, pardon: Option<&str>) {
         violation.level,
         escape(summary),
         escape(&violation.id),
-        pardon.map_or(String::new(), |why| format!("<span class=\"badge warn\">{}</span>", escape(why))),
+        pardon.map_or(String::new(), |why| format!(
+            "<span class=\"badge warn\">{}</span>",
+            escape(why)
+        )),
         escape(&violation.id),
         escape(&brief::of(violation)),
         escape(&violation.observed),
@@ -81,7 +93,14 @@ fn section(body: &mut String, violation: &Violation, pardon: Option<&str>) {
     body.push_str("</div>\n<ul>");
     for edge in &violation.edges {
         let name = |index: usize| violation.transactions.get(index).map_or("?", |t| t.name.as_str());
-        let _ = write!(body, "<li><b>{} ─{}→ {}</b> {}</li>", escape(name(edge.from)), escape(&edge.kind), escape(name(edge.to)), escape(&edge.why));
+        let _ = write!(
+            body,
+            "<li><b>{} ─{}→ {}</b> {}</li>",
+            escape(name(edge.from)),
+            escape(&edge.kind),
+            escape(name(edge.to)),
+            escape(&edge.why)
+        );
     }
     body.push_str("</ul>\n<table>\n");
     let origin = steps::origin(violation);
@@ -141,7 +160,8 @@ fn digest(text: &str) -> String {
     let bytes = Sha256::digest(text.as_bytes());
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let word =
+            chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let symbol = ALPHABET[(word >> (18 - 6 * place) & 63) as usize] as char;
             out.push(if place > chunk.len() { '=' } else { symbol });

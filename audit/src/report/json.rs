@@ -106,20 +106,42 @@ mod tests {
     #[test]
     fn the_promised_names_are_there() {
         let value = summary(&sample::summary());
-        for key in ["transactions", "statements", "violations", "coverage", "tiers", "gaps"] {
+        for key in [
+            "transactions",
+            "statements",
+            "violations",
+            "coverage",
+            "tiers",
+            "gaps",
+        ] {
             assert!(value.get(key).is_some(), "{key}");
         }
         for key in ["checked", "partial", "unchecked", "reasons"] {
             assert!(value["coverage"].get(key).is_some(), "{key}");
         }
         let first = &value["violations"][0];
-        for key in ["id", "rule", "level", "transactions", "statements", "observed", "expected", "story"] {
+        for key in [
+            "id",
+            "rule",
+            "level",
+            "transactions",
+            "statements",
+            "observed",
+            "expected",
+            "story",
+        ] {
             assert!(first.get(key).is_some(), "{key}");
         }
         assert_eq!(first["level"], "serializable");
         assert_eq!(first["statements"][3]["culprit"], true);
-        assert_eq!(first["statements"][3]["window"], json!({ "sent": 400_000, "done": 560_000 }));
-        assert_eq!(first["statements"][0]["sql"], "BEGIN ISOLATION LEVEL READ COMMITTED");
+        assert_eq!(
+            first["statements"][3]["window"],
+            json!({ "sent": 400_000, "done": 560_000 })
+        );
+        assert_eq!(
+            first["statements"][0]["sql"],
+            "BEGIN ISOLATION LEVEL READ COMMITTED"
+        );
     }
 
     #[test]

@@ -19,14 +19,21 @@ pub fn levels(summary: &Summary, claim: Option<Level>) -> Vec<Level> {
     levels
 }
 
-pub fn report(summary: &Summary, gate: &Gate, claim: Option<Level>) -> Result<String, quick_junit::SerializeError> {
+pub fn report(
+    summary: &Summary,
+    gate: &Gate,
+    claim: Option<Level>,
+) -> Result<String, quick_junit::SerializeError> {
     let mut report = Report::new("pgassay");
     let judged = summary.coverage.checked + summary.coverage.partial > 0;
     for level in levels(summary, claim) {
         let mut suite = TestSuite::new(format!("pgassay.{level}"));
         for rule in CATALOGUE {
-            let found: Vec<&Violation> =
-                summary.violations.iter().filter(|v| v.rule == rule.name && v.level == level).collect();
+            let found: Vec<&Violation> = summary
+                .violations
+                .iter()
+                .filter(|v| v.rule == rule.name && v.level == level)
+                .collect();
             suite.add_test_case(case(rule.name, level, &found, gate, judged));
         }
         report.add_test_suite(suite);
@@ -38,8 +45,13 @@ fn case(rule: &str, level: Level, found: &[&Violation], gate: &Gate, judged: boo
     let counting: Vec<&&Violation> = found.iter().filter(|v| gate.counts(v)).collect();
     let status = if let Some(first) = counting.first() {
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-        status.set_type(rule).set_message(format!("{}: {}", first.id, first.observed));
-        let stories: Vec<String> = counting.iter().map(|v| text::violation(v, text::Paint::Plain)).collect();
+        status
+            .set_type(rule)
+            .set_message(format!("{}: {}", first.id, first.observed));
+        let stories: Vec<String> = counting
+            .iter()
+            .map(|v| text::violation(v, text::Paint::Plain))
+            .collect();
         status.set_description(stories.join("\n"));
         status
     } else if let Some(why) = found.first().and_then(|v| gate.pardon(v)) {

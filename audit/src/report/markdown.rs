@@ -28,7 +28,9 @@ pub fn summary(summary: &Summary, gate: &Gate) -> String {
     };
     let _ = writeln!(out, "{verdict}\n");
     let coverage = &summary.coverage;
-    out.push_str("| transactions | statements | checked | partly | unchecked | gaps |\n|--:|--:|--:|--:|--:|--:|\n");
+    out.push_str(
+        "| transactions | statements | checked | partly | unchecked | gaps |\n|--:|--:|--:|--:|--:|--:|\n",
+    );
     let _ = writeln!(
         out,
         "| {} | {} | {} ({}) | {} | {} | {} |\n",
@@ -44,12 +46,22 @@ pub fn summary(summary: &Summary, gate: &Gate) -> String {
         out.push_str(&violation(told));
     }
     let headlines = counting.iter().skip(STORIES).map(|v| (*v, "counts"));
-    let pardoned = summary.violations.iter().filter_map(|v| gate.pardon(v).map(|why| (v, why)));
+    let pardoned = summary
+        .violations
+        .iter()
+        .filter_map(|v| gate.pardon(v).map(|why| (v, why)));
     let rest: Vec<(&Violation, &str)> = headlines.chain(pardoned).collect();
     if !rest.is_empty() {
         out.push_str("\n| id | rule | level | observed | |\n|---|---|---|---|---|\n");
         for (v, why) in rest {
-            let _ = writeln!(out, "| `{}` | {} | {} | {} | {why} |", v.id, v.rule, v.level, cell(&v.observed));
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | {} | {} | {why} |",
+                v.id,
+                v.rule,
+                v.level,
+                cell(&v.observed)
+            );
         }
     }
     if !coverage.reasons.is_empty() {
@@ -83,7 +95,11 @@ pub fn violation(violation: &Violation) -> String {
             Act::Statement(_) => cell(&step.answer),
             _ => String::new(),
         };
-        let answer = if step.culprit { format!("❌ {answer}") } else { answer };
+        let answer = if step.culprit {
+            format!("❌ {answer}")
+        } else {
+            answer
+        };
         let when = steps::instant(step.window.sent, origin);
         let mut sql = code(&one_line(&step.sql));
         if !step.parameters.is_empty() {
@@ -100,7 +116,14 @@ pub fn violation(violation: &Violation) -> String {
     }
     for edge in &violation.edges {
         let name = |index: usize| violation.transactions.get(index).map_or("?", |t| t.name.as_str());
-        let _ = writeln!(out, "- {} —{}→ {}: {}", name(edge.from), edge.kind, name(edge.to), escape(&edge.why));
+        let _ = writeln!(
+            out,
+            "- {} —{}→ {}: {}",
+            name(edge.from),
+            edge.kind,
+            name(edge.to),
+            escape(&edge.why)
+        );
     }
     out.push('\n');
     out
@@ -112,12 +135,20 @@ pub fn annotations(summary: &Summary, gate: &Gate) -> String {
     let counting: Vec<&Violation> = summary.violations.iter().filter(|v| gate.counts(v)).collect();
     for violation in counting.iter().take(ANNOTATIONS) {
         let title = property(&format!("{} at {}", violation.rule, violation.level));
-        let body = message(&format!("{}\n{}\n({})", violation.observed, brief::of(violation), violation.id));
+        let body = message(&format!(
+            "{}\n{}\n({})",
+            violation.observed,
+            brief::of(violation),
+            violation.id
+        ));
         let _ = writeln!(out, "::error title={title}::{body}");
     }
     if counting.len() > ANNOTATIONS {
         let more = counting.len() - ANNOTATIONS;
-        let _ = writeln!(out, "::notice title=pgassay::{more} more violations: see the job summary");
+        let _ = writeln!(
+            out,
+            "::notice title=pgassay::{more} more violations: see the job summary"
+        );
     }
     if gate.judge(summary) == Verdict::TooLittleCoverage {
         let share = percent(checked_share(&summary.coverage));
@@ -178,7 +209,10 @@ mod tests {
         let text = summary(&sample::summary(), &Gate::default());
         assert!(text.contains("❌ **2 violation(s)**"), "{text}");
         assert!(text.contains("### lost_update at serializable"), "{text}");
-        assert!(text.contains("| +0.400 ms | t2 | `SELECT balance FROM account WHERE id = $1` `[1]` | ❌ 100 |"), "{text}");
+        assert!(
+            text.contains("| +0.400 ms | t2 | `SELECT balance FROM account WHERE id = $1` `[1]` | ❌ 100 |"),
+            "{text}"
+        );
         assert!(text.contains("function to\\_tsvector()"), "{text}");
     }
 
@@ -186,7 +220,10 @@ mod tests {
     fn annotations_keep_to_one_line_each() {
         let text = annotations(&sample::summary(), &Gate::default());
         assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(text.starts_with("::error title=lost_update at serializable::t2 read"), "{text}");
+        assert!(
+            text.starts_with("::error title=lost_update at serializable::t2 read"),
+            "{text}"
+        );
         assert!(text.contains("%0At1 and t2 both read"), "{text}");
     }
 

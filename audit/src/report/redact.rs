@@ -14,7 +14,10 @@ pub fn violation(violation: &Violation) -> Violation {
     for transaction in &mut kept.transactions {
         for statement in &mut transaction.statements {
             statement.sql = sql(&statement.sql);
-            statement.parameters.iter_mut().for_each(|value| *value = GONE.to_owned());
+            statement
+                .parameters
+                .iter_mut()
+                .for_each(|value| *value = GONE.to_owned());
             statement.answer = GONE.to_owned();
         }
     }
@@ -53,7 +56,8 @@ mod tests {
     #[test]
     fn no_report_of_a_redacted_violation_holds_a_value() {
         let mut told = sample::write_skew();
-        told.transactions[0].statements[1].sql = "UPDATE doctors SET pay = 4711 WHERE /* for bob */ name = 'alice'".into();
+        told.transactions[0].statements[1].sql =
+            "UPDATE doctors SET pay = 4711 WHERE /* for bob */ name = 'alice'".into();
         let kept = violation(&told);
         for report in [
             text::violation(&kept, text::Paint::Plain),
@@ -65,7 +69,10 @@ mod tests {
                 assert!(!report.contains(value), "{value} in {report}");
             }
         }
-        assert_eq!(kept.transactions[0].statements[1].sql, "UPDATE doctors SET pay = ? WHERE name = ?");
+        assert_eq!(
+            kept.transactions[0].statements[1].sql,
+            "UPDATE doctors SET pay = ? WHERE name = ?"
+        );
         assert_eq!((kept.id, kept.rule), (told.id, told.rule));
     }
 }

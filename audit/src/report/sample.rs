@@ -15,24 +15,54 @@ const US: u64 = 1_000;
 pub fn lost_update() -> Violation {
     let t1 = StoryTransaction {
         name: "t1".into(),
-        id: TxnId { session: SessionId(3), number: 17 },
+        id: TxnId {
+            session: SessionId(3),
+            number: 17,
+        },
         level: Level::ReadCommitted,
         committed: Some(true),
         commit: Some(Window::new(2_400 * US, 2_750 * US)),
         statements: vec![
-            statement("SELECT balance FROM account WHERE id = $1", &["1"], 1_000, 1_180, "100"),
-            statement("UPDATE account SET balance = $1 WHERE id = $2", &["110", "1"], 2_000, 2_190, "UPDATE 1"),
+            statement(
+                "SELECT balance FROM account WHERE id = $1",
+                &["1"],
+                1_000,
+                1_180,
+                "100",
+            ),
+            statement(
+                "UPDATE account SET balance = $1 WHERE id = $2",
+                &["110", "1"],
+                2_000,
+                2_190,
+                "UPDATE 1",
+            ),
         ],
     };
     let t2 = StoryTransaction {
         name: "t2".into(),
-        id: TxnId { session: SessionId(4), number: 9 },
+        id: TxnId {
+            session: SessionId(4),
+            number: 9,
+        },
         level: Level::ReadCommitted,
         committed: Some(true),
         commit: Some(Window::new(3_100 * US, 3_390 * US)),
         statements: vec![
-            statement("SELECT balance FROM account WHERE id = $1", &["1"], 1_400, 1_560, "100"),
-            statement("UPDATE account SET balance = $1 WHERE id = $2", &["120", "1"], 2_100, 2_900, "UPDATE 1"),
+            statement(
+                "SELECT balance FROM account WHERE id = $1",
+                &["1"],
+                1_400,
+                1_560,
+                "100",
+            ),
+            statement(
+                "UPDATE account SET balance = $1 WHERE id = $2",
+                &["120", "1"],
+                2_100,
+                2_900,
+                "UPDATE 1",
+            ),
         ],
     };
     Violation {
@@ -49,8 +79,18 @@ pub fn lost_update() -> Violation {
             "if t2 came first, t1 reads 120".into(),
         ],
         edges: vec![
-            edge(0, 1, "ww", "t1 wrote account(1) = 110, then t2 replaced it by 120"),
-            edge(1, 0, "rw", "t2 read account(1) = 100, the version that t1 then replaced"),
+            edge(
+                0,
+                1,
+                "ww",
+                "t1 wrote account(1) = 110, then t2 replaced it by 120",
+            ),
+            edge(
+                1,
+                0,
+                "rw",
+                "t2 read account(1) = 100, the version that t1 then replaced",
+            ),
         ],
         initial: vec!["account(1) = (1, 100)".into()],
         story: "t1 and t2 both read account(1) = 100.\n\
@@ -68,7 +108,10 @@ pub fn write_skew() -> Violation {
     let count = "SELECT count(*) FROM doctors WHERE on_call";
     let t1 = StoryTransaction {
         name: "t1".into(),
-        id: TxnId { session: SessionId(11), number: 2 },
+        id: TxnId {
+            session: SessionId(11),
+            number: 2,
+        },
         level: Level::Serializable,
         committed: Some(true),
         commit: Some(Window::new(1_500 * US, 1_720 * US)),
@@ -79,7 +122,10 @@ pub fn write_skew() -> Violation {
     };
     let t2 = StoryTransaction {
         name: "t2".into(),
-        id: TxnId { session: SessionId(12), number: 2 },
+        id: TxnId {
+            session: SessionId(12),
+            number: 2,
+        },
         level: Level::Serializable,
         committed: Some(true),
         commit: Some(Window::new(1_810 * US, 2_020 * US)),
@@ -97,12 +143,23 @@ pub fn write_skew() -> Violation {
         transactions: vec![t1, t2],
         culprits: vec![(0, 0), (1, 0)],
         observed: "both counted 2 doctors on call, and both left".into(),
-        expected: vec!["if t1 came first, t2 counts 1".into(), "if t2 came first, t1 counts 1".into()],
+        expected: vec![
+            "if t1 came first, t2 counts 1".into(),
+            "if t2 came first, t1 counts 1".into(),
+        ],
         edges: vec![
             edge(0, 1, "rw", "t1 counted bob as on call; t2 then changed that row"),
-            edge(1, 0, "rw", "t2 counted alice as on call; t1 then changed that row"),
+            edge(
+                1,
+                0,
+                "rw",
+                "t2 counted alice as on call; t1 then changed that row",
+            ),
         ],
-        initial: vec!["doctors(alice) = (alice, t)".into(), "doctors(bob) = (bob, t)".into()],
+        initial: vec![
+            "doctors(alice) = (alice, t)".into(),
+            "doctors(bob) = (bob, t)".into(),
+        ],
         story: "t1 and t2 each counted two doctors on call.\n\
                 t1 took alice off, t2 took bob off, and both committed.\n\
                 Whoever came second must have counted one."
@@ -136,7 +193,10 @@ pub fn wide(statements: usize) -> Violation {
             let end = statements.last().map_or(0, |s| s.window.done);
             StoryTransaction {
                 name: format!("t{}", lane + 1),
-                id: TxnId { session: SessionId(lane as u64 + 1), number: 1 },
+                id: TxnId {
+                    session: SessionId(lane as u64 + 1),
+                    number: 1,
+                },
                 level: Level::RepeatableRead,
                 committed: Some(true),
                 commit: Some(Window::new(end + 90 * US, end + 260 * US)),
@@ -165,8 +225,20 @@ pub fn summary() -> Summary {
             shapes: vec![
                 shape("SELECT balance FROM account WHERE id = $1", 8_000, 0, 0, None),
                 shape("UPDATE account SET balance = $1 WHERE id = $2", 7_900, 0, 0, None),
-                shape("SELECT * FROM log ORDER BY at DESC LIMIT $1", 0, 400, 0, Some("table log is partial")),
-                shape("SELECT id FROM page WHERE to_tsvector(body) @@ $1", 0, 0, 84, Some("function to_tsvector()")),
+                shape(
+                    "SELECT * FROM log ORDER BY at DESC LIMIT $1",
+                    0,
+                    400,
+                    0,
+                    Some("table log is partial"),
+                ),
+                shape(
+                    "SELECT id FROM page WHERE to_tsvector(body) @@ $1",
+                    0,
+                    0,
+                    84,
+                    Some("function to_tsvector()"),
+                ),
             ],
         },
         tiers: BTreeMap::from([
@@ -188,9 +260,20 @@ fn statement(sql: &str, parameters: &[&str], sent_us: u64, done_us: u64, answer:
 }
 
 fn edge(from: usize, to: usize, kind: &str, why: &str) -> Edge {
-    Edge { from, to, kind: kind.to_owned(), why: why.to_owned() }
+    Edge {
+        from,
+        to,
+        kind: kind.to_owned(),
+        why: why.to_owned(),
+    }
 }
 
 fn shape(text: &str, checked: u64, partial: u64, unchecked: u64, reason: Option<&str>) -> ShapeCoverage {
-    ShapeCoverage { shape: text.to_owned(), checked, partial, unchecked, reason: reason.map(str::to_owned) }
+    ShapeCoverage {
+        shape: text.to_owned(),
+        checked,
+        partial,
+        unchecked,
+        reason: reason.map(str::to_owned),
+    }
 }

@@ -44,7 +44,9 @@ pub struct Command {
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum BadScript {
-    #[error("line {line}: «{text}» is not «SESSION: SQL»; lines that go on are indented, comments begin with --")]
+    #[error(
+        "line {line}: «{text}» is not «SESSION: SQL»; lines that go on are indented, comments begin with --"
+    )]
     NotACommand { line: usize, text: String },
     #[error("line {line}: the level «{text}» does not exist")]
     UnknownLevel { line: usize, text: String },
@@ -57,8 +59,14 @@ pub enum BadScript {
 /// The header, what the story starts from, and its steps in the order they were sent.
 pub fn write(violation: &Violation) -> String {
     let mut out = String::from("-- Replays the steps of a violation in the order in which they were sent.\n");
-    out.push_str("-- Run it with: pgassay replay FILE --upstream postgresql://user@host/a-copy-of-your-database\n");
-    let _ = writeln!(out, "-- violation: {}\n-- rule: {}\n-- level: {}", violation.id, violation.rule, violation.level);
+    out.push_str(
+        "-- Run it with: pgassay replay FILE --upstream postgresql://user@host/a-copy-of-your-database\n",
+    );
+    let _ = writeln!(
+        out,
+        "-- violation: {}\n-- rule: {}\n-- level: {}",
+        violation.id, violation.rule, violation.level
+    );
     for line in brief::of(violation).lines() {
         let _ = writeln!(out, "--   {}", one_line(line));
     }
@@ -102,7 +110,10 @@ pub fn read(text: &str) -> Result<Script, BadScript> {
             continue;
         } else if line.starts_with([' ', '\t']) {
             let last = script.commands.last_mut();
-            let last = last.ok_or_else(|| BadScript::NotACommand { line: number, text: line.to_owned() })?;
+            let last = last.ok_or_else(|| BadScript::NotACommand {
+                line: number,
+                text: line.to_owned(),
+            })?;
             last.sql.push('\n');
             last.sql.push_str(line.trim_start());
         } else {
@@ -112,7 +123,11 @@ pub fn read(text: &str) -> Result<Script, BadScript> {
     for command in &mut script.commands {
         command.sql = command.sql.trim_end().trim_end_matches(';').to_owned();
     }
-    if script.commands.is_empty() { Err(BadScript::Empty) } else { Ok(script) }
+    if script.commands.is_empty() {
+        Err(BadScript::Empty)
+    } else {
+        Ok(script)
+    }
 }
 
 fn remark(script: &mut Script, comment: &str, line: usize) -> Result<(), BadScript> {
@@ -128,28 +143,49 @@ fn remark(script: &mut Script, comment: &str, line: usize) -> Result<(), BadScri
     } else if !script.commands.is_empty() {
         return Ok(());
     } else if let Some(name) = comment.strip_prefix("rule: ") {
-        anomaly::by_name(name).ok_or_else(|| BadScript::UnknownRule { line, text: name.to_owned() })?;
+        anomaly::by_name(name).ok_or_else(|| BadScript::UnknownRule {
+            line,
+            text: name.to_owned(),
+        })?;
         script.rule = Some(name.to_owned());
     } else if let Some(name) = comment.strip_prefix("level: ") {
-        let level = name.parse().map_err(|_| BadScript::UnknownLevel { line, text: name.to_owned() })?;
+        let level = name.parse().map_err(|_| BadScript::UnknownLevel {
+            line,
+            text: name.to_owned(),
+        })?;
         script.level = Some(level);
     }
     Ok(())
 }
 
 fn command(line: &str, number: usize) -> Result<Command, BadScript> {
-    let bad = || BadScript::NotACommand { line: number, text: line.to_owned() };
+    let bad = || BadScript::NotACommand {
+        line: number,
+        text: line.to_owned(),
+    };
     let (session, sql) = line.split_once(':').ok_or_else(bad)?;
-    let is_name = !session.is_empty() && session.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let is_name = !session.is_empty()
+        && session
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     if !is_name || sql.trim().is_empty() {
         return Err(bad());
     }
-    Ok(Command { line: number, session: session.to_owned(), sql: sql.trim().to_owned(), answered: None })
+    Ok(Command {
+        line: number,
+        session: session.to_owned(),
+        sql: sql.trim().to_owned(),
+        answered: None,
+    })
 }
 
 /// Every line but the first is indented, so that it goes on.
 fn indent(sql: &str) -> String {
-    sql.lines().filter(|line| !line.trim().is_empty()).map(str::trim_end).collect::<Vec<_>>().join("\n    ")
+    sql.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n    ")
 }
 
 /// Puts the values in the place of `$1`, `$2` …, outside of literals, quoted names and comments.
@@ -184,28 +220,43 @@ pub fn inline(sql: &str, parameters: &[String]) -> String {
 /// The end of the literal, quoted name, comment or dollar quote that begins here, or of an identifier.
 fn opaque(sql: &str, at: usize) -> Option<usize> {
     let rest = &sql[at..];
-    let after = |start: usize, close: &str| rest[start..].find(close).map_or(sql.len(), |n| at + start + n + close.len());
+    let after = |start: usize, close: &str| {
+        rest[start..]
+            .find(close)
+            .map_or(sql.len(), |n| at + start + n + close.len())
+    };
     match rest.as_bytes()[0] {
         b'\'' => Some(after(1, "'")),
         b'"' => Some(after(1, "\"")),
         b'-' if rest.starts_with("--") => Some(after(2, "\n")),
         b'/' if rest.starts_with("/*") => Some(after(2, "*/")),
         b'$' => {
-            let tag = rest[1..].bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
-            let is_quote = rest.as_bytes().get(1 + tag) == Some(&b'$') && !rest.as_bytes()[1].is_ascii_digit();
+            let tag = rest[1..]
+                .bytes()
+                .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
+                .count();
+            let is_quote =
+                rest.as_bytes().get(1 + tag) == Some(&b'$') && !rest.as_bytes()[1].is_ascii_digit();
             is_quote.then(|| after(tag + 2, &rest[..tag + 2]))
         }
         // An identifier may contain `$1`.
-        b if b.is_ascii_alphabetic() || b == b'_' => {
-            Some(at + rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$')).count())
-        }
+        b if b.is_ascii_alphabetic() || b == b'_' => Some(
+            at + rest
+                .bytes()
+                .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$'))
+                .count(),
+        ),
         _ => None,
     }
 }
 
 /// A value as a literal of unknown type, as a parameter in text form is.
 fn literal(value: &str) -> String {
-    if value == "NULL" { "NULL".to_owned() } else { format!("'{}'", value.replace('\'', "''")) }
+    if value == "NULL" {
+        "NULL".to_owned()
+    } else {
+        format!("'{}'", value.replace('\'', "''"))
+    }
 }
 
 #[cfg(test)]
@@ -219,7 +270,11 @@ mod tests {
         let script = read(&text).unwrap();
         assert_eq!(script.rule.as_deref(), Some("lost_update"));
         assert_eq!(script.level, Some(Level::Serializable));
-        let lines: Vec<String> = script.commands.iter().map(|c| format!("{}: {}", c.session, c.sql)).collect();
+        let lines: Vec<String> = script
+            .commands
+            .iter()
+            .map(|c| format!("{}: {}", c.session, c.sql))
+            .collect();
         assert_eq!(
             lines,
             [
@@ -241,21 +296,38 @@ mod tests {
         let mut told = sample::lost_update();
         told.transactions[0].statements[0].sql = "SELECT balance\nFROM account\nWHERE id = $1".into();
         let script = read(&write(&told)).unwrap();
-        assert_eq!(script.commands[1].sql, "SELECT balance\nFROM account\nWHERE id = '1'");
+        assert_eq!(
+            script.commands[1].sql,
+            "SELECT balance\nFROM account\nWHERE id = '1'"
+        );
     }
 
     #[test]
     fn only_parameters_are_replaced() {
         let values = ["a'b".to_owned(), "NULL".to_owned()];
-        assert_eq!(inline("select $1, '$1', \"$1\", x$1 -- $1\n, $2, $3, $$ $1 $$", &values),
-            "select 'a''b', '$1', \"$1\", x$1 -- $1\n, NULL, $3, $$ $1 $$");
+        assert_eq!(
+            inline("select $1, '$1', \"$1\", x$1 -- $1\n, $2, $3, $$ $1 $$", &values),
+            "select 'a''b', '$1', \"$1\", x$1 -- $1\n, NULL, $3, $$ $1 $$"
+        );
         assert_eq!(inline("select '€$1', $1", &values), "select '€$1', 'a''b'");
     }
 
     #[test]
     fn a_bad_line_is_named() {
-        assert_eq!(read("t1 select 1"), Err(BadScript::NotACommand { line: 1, text: "t1 select 1".into() }));
-        assert_eq!(read("-- level: best\n"), Err(BadScript::UnknownLevel { line: 1, text: "best".into() }));
+        assert_eq!(
+            read("t1 select 1"),
+            Err(BadScript::NotACommand {
+                line: 1,
+                text: "t1 select 1".into()
+            })
+        );
+        assert_eq!(
+            read("-- level: best\n"),
+            Err(BadScript::UnknownLevel {
+                line: 1,
+                text: "best".into()
+            })
+        );
         assert_eq!(read("-- nothing\n"), Err(BadScript::Empty));
     }
 }

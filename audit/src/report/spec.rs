@@ -52,7 +52,9 @@ fn block(sql: &str) -> String {
 
 /// The tester's identifiers.
 fn identifier(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect()
 }
 
 #[cfg(test)]
@@ -63,8 +65,17 @@ mod tests {
     #[test]
     fn one_step_per_request_and_one_permutation() {
         let spec = write(&sample::lost_update());
-        assert!(spec.contains("session t1\nstep t1_1\t{ BEGIN ISOLATION LEVEL READ COMMITTED; }\n"), "{spec}");
-        assert!(spec.contains("step t2_3\t{ UPDATE account SET balance = '120' WHERE id = '1'; }"), "{spec}");
-        assert!(spec.contains("\npermutation t1_1 t1_2 t2_1 t2_2 t1_3 t2_3 t1_4 t2_4\n"), "{spec}");
+        assert!(
+            spec.contains("session t1\nstep t1_1\t{ BEGIN ISOLATION LEVEL READ COMMITTED; }\n"),
+            "{spec}"
+        );
+        assert!(
+            spec.contains("step t2_3\t{ UPDATE account SET balance = '120' WHERE id = '1'; }"),
+            "{spec}"
+        );
+        assert!(
+            spec.contains("\npermutation t1_1 t1_2 t2_1 t2_2 t1_3 t2_3 t1_4 t2_4\n"),
+            "{spec}"
+        );
     }
 }

@@ -53,8 +53,14 @@ pub fn of(violation: &Violation) -> Vec<Step> {
 
 /// The first instant of the story: times are told relative to it.
 pub fn origin(violation: &Violation) -> Nanos {
-    let statements = violation.transactions.iter().flat_map(|t| t.statements.iter().map(|s| s.window.sent));
-    let commits = violation.transactions.iter().filter_map(|t| t.commit.map(|c| c.sent));
+    let statements = violation
+        .transactions
+        .iter()
+        .flat_map(|t| t.statements.iter().map(|s| s.window.sent));
+    let commits = violation
+        .transactions
+        .iter()
+        .filter_map(|t| t.commit.map(|c| c.sent));
     statements.chain(commits).min().unwrap_or(0)
 }
 
@@ -120,13 +126,26 @@ fn of_transaction(index: usize, transaction: &StoryTransaction) -> Vec<Step> {
 }
 
 fn made(transaction: usize, act: Act, sql: String, window: Window) -> Step {
-    Step { transaction, act, sql, parameters: Vec::new(), window, answer: String::new(), culprit: false }
+    Step {
+        transaction,
+        act,
+        sql,
+        parameters: Vec::new(),
+        window,
+        answer: String::new(),
+        culprit: false,
+    }
 }
 
 /// One statement whose own request carried the commit: the commit was asked for before its answer was there.
 fn is_autocommit(transaction: &StoryTransaction) -> bool {
-    let [only] = transaction.statements.as_slice() else { return false };
-    !begins(&only.sql) && transaction.commit.is_some_and(|commit| commit.sent < only.window.done)
+    let [only] = transaction.statements.as_slice() else {
+        return false;
+    };
+    !begins(&only.sql)
+        && transaction
+            .commit
+            .is_some_and(|commit| commit.sent < only.window.done)
 }
 
 fn begins(sql: &str) -> bool {
@@ -135,14 +154,21 @@ fn begins(sql: &str) -> bool {
 
 fn ends(sql: &str) -> bool {
     let word = first_word(sql);
-    let to_savepoint = sql.to_ascii_lowercase().split_whitespace().any(|word| word == "to");
+    let to_savepoint = sql
+        .to_ascii_lowercase()
+        .split_whitespace()
+        .any(|word| word == "to");
     matches!(word.as_str(), "commit" | "end" | "abort" | "prepare")
         && (word != "prepare" || sql.to_ascii_lowercase().contains("transaction"))
         || (word == "rollback" && !to_savepoint)
 }
 
 fn first_word(sql: &str) -> String {
-    sql.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase()
+    sql.trim_start()
+        .chars()
+        .take_while(|c| c.is_ascii_alphabetic())
+        .collect::<String>()
+        .to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -151,7 +177,10 @@ mod tests {
     use crate::report::sample;
 
     fn lines(violation: &Violation) -> Vec<String> {
-        of(violation).iter().map(|s| format!("{} {}", violation.transactions[s.transaction].name, s.sql)).collect()
+        of(violation)
+            .iter()
+            .map(|s| format!("{} {}", violation.transactions[s.transaction].name, s.sql))
+            .collect()
     }
 
     #[test]
@@ -177,7 +206,10 @@ mod tests {
         violation.transactions.truncate(1);
         violation.transactions[0].statements.truncate(1);
         violation.transactions[0].commit = Some(violation.transactions[0].statements[0].window);
-        assert_eq!(lines(&violation), ["t1 SELECT balance FROM account WHERE id = $1"]);
+        assert_eq!(
+            lines(&violation),
+            ["t1 SELECT balance FROM account WHERE id = $1"]
+        );
     }
 
     #[test]
@@ -186,7 +218,10 @@ mod tests {
         violation.transactions.truncate(1);
         violation.transactions[0].statements[0].sql = "begin isolation level serializable;".into();
         violation.transactions[0].statements[1].sql = "rollback".into();
-        assert_eq!(lines(&violation), ["t1 begin isolation level serializable", "t1 rollback"]);
+        assert_eq!(
+            lines(&violation),
+            ["t1 begin isolation level serializable", "t1 rollback"]
+        );
     }
 
     #[test]

@@ -46,10 +46,16 @@ pub fn picture(violation: &Violation, place: Place) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"story\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" aria-label=\"{}\">\n",
-        escape(&format!("{} at {}: {}", violation.rule, violation.level, violation.observed))
+        escape(&format!(
+            "{} at {}: {}",
+            violation.rule, violation.level, violation.observed
+        ))
     );
     if place == Place::File {
-        let _ = writeln!(out, "<style>{STYLE}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>");
+        let _ = writeln!(
+            out,
+            "<style>{STYLE}</style>\n<rect class=\"ground\" width=\"100%\" height=\"100%\"/>"
+        );
     }
     out.push_str(concat!(
         "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" markerUnits=\"userSpaceOnUse\" ",
@@ -64,7 +70,11 @@ pub fn picture(violation: &Violation, place: Place) -> String {
     }
     if all.len() > shown.len() {
         let left_out = all.len() - shown.len();
-        let _ = writeln!(out, "<text class=\"note\" x=\"8\" y=\"{:.0}\">{left_out} later steps are not drawn</text>", height - 10.0);
+        let _ = writeln!(
+            out,
+            "<text class=\"note\" x=\"8\" y=\"{:.0}\">{left_out} later steps are not drawn</text>",
+            height - 10.0
+        );
     }
     out.push_str("</svg>\n");
     out
@@ -72,15 +82,26 @@ pub fn picture(violation: &Violation, place: Place) -> String {
 
 /// A place for every instant: in order, wide enough for each bar to carry its words.
 fn columns(steps: &[Step]) -> BTreeMap<Nanos, f64> {
-    let mut instants: Vec<Nanos> = steps.iter().flat_map(|s| [s.window.sent, s.window.done]).collect();
+    let mut instants: Vec<Nanos> = steps
+        .iter()
+        .flat_map(|s| [s.window.sent, s.window.done])
+        .collect();
     instants.sort_unstable();
     instants.dedup();
-    let mut at: BTreeMap<Nanos, f64> =
-        instants.iter().enumerate().map(|(n, t)| (*t, n as f64 * STEP)).collect();
+    let mut at: BTreeMap<Nanos, f64> = instants
+        .iter()
+        .enumerate()
+        .map(|(n, t)| (*t, n as f64 * STEP))
+        .collect();
     let mut by_end: Vec<&Step> = steps.iter().filter(|s| s.act != Act::Begin).collect();
     by_end.sort_by_key(|s| (s.window.done, s.window.sent));
     for step in by_end {
-        let words = one_line(&step.sql).chars().count().max(step.answer.lines().next().map_or(0, |line| line.chars().count() + 2));
+        let words = one_line(&step.sql).chars().count().max(
+            step.answer
+                .lines()
+                .next()
+                .map_or(0, |line| line.chars().count() + 2),
+        );
         let wanted = (words as f64 * CHAR_WIDTH + 18.0).clamp(BAR_WIDTH_MIN, BAR_WIDTH_MAX);
         let missing = wanted - (at[&step.window.done] - at[&step.window.sent]);
         if missing > 0.0 {
@@ -118,7 +139,12 @@ fn bar(out: &mut String, step: &Step, columns: &BTreeMap<Nanos, f64>) {
     let y = TOP + LANE_HEIGHT * step.transaction as f64 + 18.0;
     let kind = match step.act {
         Act::Begin => {
-            let _ = writeln!(out, "<line class=\"begin\" x1=\"{left:.1}\" x2=\"{left:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"/>", y - 6.0, y + BAR_HEIGHT + 6.0);
+            let _ = writeln!(
+                out,
+                "<line class=\"begin\" x1=\"{left:.1}\" x2=\"{left:.1}\" y1=\"{:.0}\" y2=\"{:.0}\"/>",
+                y - 6.0,
+                y + BAR_HEIGHT + 6.0
+            );
             return;
         }
         Act::Statement(_) => "statement",
@@ -128,7 +154,11 @@ fn bar(out: &mut String, step: &Step, columns: &BTreeMap<Nanos, f64>) {
     let wrong = if step.culprit { " culprit" } else { "" };
     let width = right - left;
     let room = ((width - 14.0) / CHAR_WIDTH) as usize;
-    let open = if step.window.done == Nanos::MAX { " open" } else { "" };
+    let open = if step.window.done == Nanos::MAX {
+        " open"
+    } else {
+        ""
+    };
     let _ = write!(
         out,
         "<g class=\"bar {kind}{wrong}{open} lane{}\"><title>{}</title><rect x=\"{left:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"{BAR_HEIGHT}\" rx=\"5\"/>\
@@ -141,16 +171,35 @@ fn bar(out: &mut String, step: &Step, columns: &BTreeMap<Nanos, f64>) {
     );
     let answer = step.answer.lines().next().unwrap_or("");
     if !answer.is_empty() {
-        let more = if step.answer.lines().count() > 1 { " …" } else { "" };
+        let more = if step.answer.lines().count() > 1 {
+            " …"
+        } else {
+            ""
+        };
         let mark = if step.culprit { "✗ " } else { "→ " };
         let words = format!("{mark}{}{more}", cut(answer, room.saturating_sub(2)));
-        let _ = write!(out, "<text class=\"answer\" x=\"{:.1}\" y=\"{:.0}\">{}</text>", left + 8.0, y + 46.0, escape(&words));
+        let _ = write!(
+            out,
+            "<text class=\"answer\" x=\"{:.1}\" y=\"{:.0}\">{}</text>",
+            left + 8.0,
+            y + 46.0,
+            escape(&words)
+        );
     }
     out.push_str("</g>\n");
 }
 
-fn arrow(out: &mut String, violation: &Violation, steps: &[Step], columns: &BTreeMap<Nanos, f64>, index: usize, edge: &Edge) {
-    let Some((x1, x2)) = ends(violation, steps, columns, edge) else { return };
+fn arrow(
+    out: &mut String,
+    violation: &Violation,
+    steps: &[Step],
+    columns: &BTreeMap<Nanos, f64>,
+    index: usize,
+    edge: &Edge,
+) {
+    let Some((x1, x2)) = ends(violation, steps, columns, edge) else {
+        return;
+    };
     let middle = |lane: usize| TOP + LANE_HEIGHT * lane as f64 + 32.0;
     let down = if edge.to > edge.from { 1.0 } else { -1.0 };
     let (y1, y2) = (middle(edge.from) + down * 15.0, middle(edge.to) - down * 17.0);
@@ -172,13 +221,21 @@ fn arrow(out: &mut String, violation: &Violation, steps: &[Step], columns: &BTre
 }
 
 /// Where an arrow starts and ends: at the commit of a writer, at the statement of a reader.
-fn ends(violation: &Violation, steps: &[Step], columns: &BTreeMap<Nanos, f64>, edge: &Edge) -> Option<(f64, f64)> {
+fn ends(
+    violation: &Violation,
+    steps: &[Step],
+    columns: &BTreeMap<Nanos, f64>,
+    edge: &Edge,
+) -> Option<(f64, f64)> {
     let (from_reads, to_reads) = match edge.kind.as_str() {
         "rw" => (true, false),
         "wr" => (false, true),
         _ => (false, false),
     };
-    Some((anchor(violation, steps, columns, edge.from, from_reads)?, anchor(violation, steps, columns, edge.to, to_reads)?))
+    Some((
+        anchor(violation, steps, columns, edge.from, from_reads)?,
+        anchor(violation, steps, columns, edge.to, to_reads)?,
+    ))
 }
 
 fn anchor(
@@ -189,7 +246,11 @@ fn anchor(
     reads: bool,
 ) -> Option<f64> {
     violation.transactions.get(transaction)?;
-    let own = || steps.iter().filter(move |s| s.transaction == transaction && s.act != Act::Begin);
+    let own = || {
+        steps
+            .iter()
+            .filter(move |s| s.transaction == transaction && s.act != Act::Begin)
+    };
     let step = if reads {
         own().find(|s| s.culprit).or_else(|| own().next())
     } else {
@@ -200,7 +261,10 @@ fn anchor(
 }
 
 fn span(step: &Step, columns: &BTreeMap<Nanos, f64>) -> (f64, f64) {
-    (LABEL_WIDTH + columns[&step.window.sent], LABEL_WIDTH + columns[&step.window.done])
+    (
+        LABEL_WIDTH + columns[&step.window.sent],
+        LABEL_WIDTH + columns[&step.window.done],
+    )
 }
 
 /// At most `room` characters.
@@ -257,7 +321,11 @@ mod tests {
     #[test]
     fn a_long_story_says_what_it_left_out() {
         let svg = picture(&sample::wide(1_000), Place::File);
-        assert!(svg.contains("890 later steps are not drawn"), "{}", &svg[svg.len() - 200..]);
+        assert!(
+            svg.contains("890 later steps are not drawn"),
+            "{}",
+            &svg[svg.len() - 200..]
+        );
     }
 
     #[test]

@@ -30,7 +30,12 @@ pub fn summary(summary: &Summary, gate: &Gate, paint: Paint) -> String {
             None => out.push_str(&violation(told, paint)),
             Some(why) => {
                 let name = format!("{} at {}", told.rule, told.level);
-                let _ = writeln!(out, "{} {name}  {}  {why}", paint.yellow("·"), paint.dim(&told.id));
+                let _ = writeln!(
+                    out,
+                    "{} {name}  {}  {why}",
+                    paint.yellow("·"),
+                    paint.dim(&told.id)
+                );
             }
         }
         out.push('\n');
@@ -42,15 +47,20 @@ pub fn summary(summary: &Summary, gate: &Gate, paint: Paint) -> String {
 /// The last lines: the verdict, how much was judged, and why the rest was not.
 pub fn totals(summary: &Summary, gate: &Gate, paint: Paint) -> String {
     let mut out = String::new();
-    let seen = format!("{} transactions, {} statements", grouped(summary.transactions), grouped(summary.statements));
+    let seen = format!(
+        "{} transactions, {} statements",
+        grouped(summary.transactions),
+        grouped(summary.statements)
+    );
     let counting = summary.violations.iter().filter(|v| gate.counts(v)).count();
     let pardoned = summary.violations.len() - counting;
     let verdict = match gate.judge(summary) {
         Verdict::Violated => paint.red(&format!("✗ {}", plural(counting as u64, "violation"))),
         Verdict::Passed => paint.green("✓ nothing wrong in what was checked"),
-        Verdict::TooLittleCoverage => {
-            paint.yellow(&format!("! too little was checked: {}", percent(checked_share(&summary.coverage))))
-        }
+        Verdict::TooLittleCoverage => paint.yellow(&format!(
+            "! too little was checked: {}",
+            percent(checked_share(&summary.coverage))
+        )),
     };
     let _ = writeln!(out, "{verdict}  {seen}");
     if pardoned > 0 {
@@ -68,7 +78,11 @@ pub fn totals(summary: &Summary, gate: &Gate, paint: Paint) -> String {
     }
     if summary.gaps > 0 {
         let gaps = plural(summary.gaps, "hole");
-        let _ = writeln!(out, "  gaps      {}", paint.yellow(&format!("{gaps} in the recording")));
+        let _ = writeln!(
+            out,
+            "  gaps      {}",
+            paint.yellow(&format!("{gaps} in the recording"))
+        );
     }
     out
 }
@@ -91,13 +105,22 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
             let _ = writeln!(out, "    {row}");
         }
     }
-    let _ = writeln!(out, "\n  {}", paint.dim("what happened, in the order it was sent"));
+    let _ = writeln!(
+        out,
+        "\n  {}",
+        paint.dim("what happened, in the order it was sent")
+    );
     let origin = steps::origin(violation);
     for step in steps::of(violation) {
         let name = &violation.transactions[step.transaction].name;
         let when = steps::instant(step.window.sent, origin);
         let lane = paint.lane(step.transaction, name);
-        let _ = writeln!(out, "    {}  {lane}  {}", paint.dim(&format!("{when:>14}")), one_line(&step.sql));
+        let _ = writeln!(
+            out,
+            "    {}  {lane}  {}",
+            paint.dim(&format!("{when:>14}")),
+            one_line(&step.sql)
+        );
         let indent = " ".repeat(22 + name.chars().count());
         if !step.parameters.is_empty() {
             let _ = writeln!(out, "{indent}{}", paint.dim(&bound(&step.parameters)));
@@ -115,17 +138,36 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
         let _ = writeln!(out, "\n  {}", paint.dim("because"));
         for edge in &violation.edges {
             let name = |index: usize| violation.transactions.get(index).map_or("?", |t| t.name.as_str());
-            let _ = writeln!(out, "    {} ─{}→ {}  {}", name(edge.from), edge.kind, name(edge.to), edge.why);
+            let _ = writeln!(
+                out,
+                "    {} ─{}→ {}  {}",
+                name(edge.from),
+                edge.kind,
+                name(edge.to),
+                edge.why
+            );
         }
     }
     let who: Vec<String> = violation
         .transactions
         .iter()
-        .map(|t| format!("{} session {} {} {}", t.name, t.id.session.0, t.level, steps::fate(t)))
+        .map(|t| {
+            format!(
+                "{} session {} {} {}",
+                t.name,
+                t.id.session.0,
+                t.level,
+                steps::fate(t)
+            )
+        })
         .collect();
     let _ = writeln!(out, "\n  {}", paint.dim(&who.join(" · ")));
     if violation.repeats > 0 {
-        let _ = writeln!(out, "  {}", paint.dim(&format!("seen again {}", times(violation.repeats))));
+        let _ = writeln!(
+            out,
+            "  {}",
+            paint.dim(&format!("seen again {}", times(violation.repeats)))
+        );
     }
     out
 }
@@ -152,7 +194,12 @@ fn coverage(coverage: &CoverageSummary, paint: Paint) -> String {
     }
     if reasons.len() > REASONS_SHOWN {
         let rest: u64 = reasons[REASONS_SHOWN..].iter().map(|(_, count)| **count).sum();
-        let _ = writeln!(out, "            {:>9}  {} other reasons", grouped(rest), reasons.len() - REASONS_SHOWN);
+        let _ = writeln!(
+            out,
+            "            {:>9}  {} other reasons",
+            grouped(rest),
+            reasons.len() - REASONS_SHOWN
+        );
     }
     out
 }
@@ -173,8 +220,11 @@ fn answer(text: &str, culprit: bool, indent: &str, paint: Paint) -> String {
 }
 
 fn bound(parameters: &[String]) -> String {
-    let bound: Vec<String> =
-        parameters.iter().enumerate().map(|(n, value)| format!("${} = {}", n + 1, visible(value))).collect();
+    let bound: Vec<String> = parameters
+        .iter()
+        .enumerate()
+        .map(|(n, value)| format!("${} = {}", n + 1, visible(value)))
+        .collect();
     bound.join(", ")
 }
 
@@ -185,7 +235,9 @@ pub fn one_line(sql: &str) -> String {
 
 /// Traffic must not be able to write escape sequences to somebody's terminal.
 fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 /// `12,345,678`.
@@ -214,11 +266,19 @@ pub fn percent(share: f64) -> String {
 }
 
 fn plural(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(count)) }
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{} {noun}s", grouped(count))
+    }
 }
 
 fn times(count: u64) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{} times", grouped(count)) }
+    if count == 1 {
+        "once".to_owned()
+    } else {
+        format!("{} times", grouped(count))
+    }
 }
 
 impl Paint {
@@ -286,9 +346,18 @@ mod tests {
     #[test]
     fn totals_say_what_was_not_checked() {
         let text = totals(&sample::summary(), &Gate::default(), Paint::Plain);
-        assert!(text.contains("✗ 2 violations  4,096 transactions, 16,384 statements"), "{text}");
-        assert!(text.contains("97.0 % checked · 2.4 % partly · 0.5 % unchecked"), "{text}");
-        assert!(text.contains("why not         400  table log is partial"), "{text}");
+        assert!(
+            text.contains("✗ 2 violations  4,096 transactions, 16,384 statements"),
+            "{text}"
+        );
+        assert!(
+            text.contains("97.0 % checked · 2.4 % partly · 0.5 % unchecked"),
+            "{text}"
+        );
+        assert!(
+            text.contains("why not         400  table log is partial"),
+            "{text}"
+        );
         assert!(text.contains("solver"), "{text}");
         let nothing = totals(&Summary::default(), &Gate::default(), Paint::Plain);
         assert!(nothing.contains("no statement was judged"), "{nothing}");

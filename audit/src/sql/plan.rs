@@ -60,9 +60,17 @@ pub struct OutputColumn {
 #[derive(Debug)]
 pub enum Kind {
     Empty,
-    Begin { level: Option<Level>, read_only: Option<bool>, deferrable: Option<bool> },
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Begin {
+        level: Option<Level>,
+        read_only: Option<bool>,
+        deferrable: Option<bool>,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(String),
     RollbackTo(String),
     Release(String),
@@ -70,41 +78,83 @@ pub enum Kind {
     CommitPrepared(String),
     RollbackPrepared(String),
     /// SET TRANSACTION, or SET SESSION CHARACTERISTICS AS TRANSACTION (`session`).
-    SetTransaction { level: Option<Level>, read_only: Option<bool>, deferrable: Option<bool>, snapshot: Option<String>, session: bool },
+    SetTransaction {
+        level: Option<Level>,
+        read_only: Option<bool>,
+        deferrable: Option<bool>,
+        snapshot: Option<String>,
+        session: bool,
+    },
     /// `value` is `None` for DEFAULT, or where it is not a plain value.
-    Set { name: String, value: Option<String>, local: bool },
+    Set {
+        name: String,
+        value: Option<String>,
+        local: bool,
+    },
     /// `None`: RESET ALL.
     Reset(Option<String>),
     Show(String),
-    Discard { all: bool },
+    Discard {
+        all: bool,
+    },
     /// The statement's own text, to be planned again when it is executed.
-    Prepare { name: String, types: Vec<TypeOid>, text: Arc<str> },
+    Prepare {
+        name: String,
+        types: Vec<TypeOid>,
+        text: Arc<str>,
+    },
     /// Arguments are expressions of this plan.
-    Execute { name: String, arguments: Vec<Expr> },
+    Execute {
+        name: String,
+        arguments: Vec<Expr>,
+    },
     /// `None`: all.
     Deallocate(Option<String>),
     /// The query is planned from its own text.
-    DeclareCursor { name: String, hold: bool, query: Arc<str> },
-    Fetch { name: String, direction: FetchDirection, count: i64, is_move: bool },
+    DeclareCursor {
+        name: String,
+        hold: bool,
+        query: Arc<str>,
+    },
+    Fetch {
+        name: String,
+        direction: FetchDirection,
+        count: i64,
+        is_move: bool,
+    },
     CloseCursor(Option<String>),
-    Lock { tables: Vec<TableId>, mode: i32 },
+    Lock {
+        tables: Vec<TableId>,
+        mode: i32,
+    },
     Select(Box<Query>),
     Insert(Box<Insert>),
     Update(Box<Update>),
     Delete(Box<Delete>),
     Merge(Box<Merge>),
-    Truncate { tables: Vec<TableId>, restart: bool, cascade: bool },
+    Truncate {
+        tables: Vec<TableId>,
+        restart: bool,
+        cascade: bool,
+    },
     CopyTo(Box<CopyTo>),
     CopyFrom(Box<CopyFrom>),
     Ddl(Box<Ddl>),
     /// CALL of a procedure whose body is modelled.
-    Call { routine: Arc<Routine>, arguments: Vec<Expr> },
+    Call {
+        routine: Arc<Routine>,
+        arguments: Vec<Expr>,
+    },
     /// DO with a body that is modelled.
-    Do { routine: Arc<Routine> },
+    Do {
+        routine: Arc<Routine>,
+    },
     /// EXPLAIN without ANALYZE: reads nothing, and its text is not modelled.
     Explain,
     /// Statements without an effect on what is modelled: LISTEN, NOTIFY, VACUUM, ANALYZE, COMMENT, GRANT …
-    Harmless { tag: &'static str },
+    Harmless {
+        tag: &'static str,
+    },
     /// The server must reject it with this SQLSTATE, whatever the state is.
     Rejected(&'static str),
     Unmodelled(String),
@@ -175,7 +225,12 @@ pub struct Cte {
 #[derive(Clone, Debug)]
 pub enum CteQuery {
     Plain(Query),
-    Recursive { first: Query, next: Query, all: bool, visible: usize },
+    Recursive {
+        first: Query,
+        next: Query,
+        all: bool,
+        visible: usize,
+    },
     Insert(Box<Insert>),
     Update(Box<Update>),
     Delete(Box<Delete>),
@@ -185,7 +240,12 @@ pub enum CteQuery {
 pub enum Body {
     Select(Box<Select>),
     Values(Vec<Vec<Expr>>),
-    SetOperation { operation: SetOperation, all: bool, left: Box<Query>, right: Box<Query> },
+    SetOperation {
+        operation: SetOperation,
+        all: bool,
+        left: Box<Query>,
+        right: Box<Query>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +330,11 @@ pub enum RelationSource {
     /// The working table of a recursive CTE.
     Working(usize),
     /// A function in FROM: rows of one column, or `None` if not modelled.
-    Function { function: SetFunction, arguments: Vec<Expr>, ordinality: bool },
+    Function {
+        function: SetFunction,
+        arguments: Vec<Expr>,
+        ordinality: bool,
+    },
     /// Nothing is known of it.
     Unknown,
 }
@@ -288,9 +352,19 @@ pub enum From {
     /// For every row on the left, the rows on the right (which may refer to the left).
     Inner(Box<From>, Box<From>),
     /// The conditions of ON are part of `right`.
-    Left { left: Box<From>, right: Box<From>, right_relations: Vec<usize> },
+    Left {
+        left: Box<From>,
+        right: Box<From>,
+        right_relations: Vec<usize>,
+    },
     Filter(Box<From>, Vec<Expr>),
-    Full { left: Box<From>, right: Box<From>, on: Vec<Expr>, left_relations: Vec<usize>, right_relations: Vec<usize> },
+    Full {
+        left: Box<From>,
+        right: Box<From>,
+        on: Vec<Expr>,
+        left_relations: Vec<usize>,
+        right_relations: Vec<usize>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -307,9 +381,16 @@ pub struct Scan {
 pub enum Access {
     All,
     /// Rows whose `columns` equal the values of `key`.
-    Lookup { columns: Arc<[usize]>, key: Vec<(Expr, Fit)> },
+    Lookup {
+        columns: Arc<[usize]>,
+        key: Vec<(Expr, Fit)>,
+    },
     /// Rows whose `column` equals one of the values, or one of the elements of an array (`array`).
-    AnyOf { column: usize, values: Vec<(Expr, Fit)>, array: bool },
+    AnyOf {
+        column: usize,
+        values: Vec<(Expr, Fit)>,
+        array: bool,
+    },
 }
 
 /// How the value of a key is made comparable with the column it is looked up in.
@@ -363,7 +444,10 @@ pub struct Conflict {
 pub enum ConflictAction {
     Nothing,
     /// Relation 0 is the existing row, relation 1 is `excluded`.
-    Update { set: Vec<(usize, Expr)>, filter: Vec<Expr> },
+    Update {
+        set: Vec<(usize, Expr)>,
+        filter: Vec<Expr>,
+    },
     Unmodelled(String),
 }
 
@@ -509,16 +593,53 @@ pub struct Variable {
 /// A statement of PL/pgSQL. Embedded SQL is planned with the variables as its parameters.
 #[derive(Debug)]
 pub enum Step {
-    Assign { variable: usize, value: Arc<Planned> },
-    Run { statement: Arc<Planned>, into: Option<Vec<usize>>, strict: bool },
-    If { branches: Vec<(Arc<Planned>, Vec<Step>)>, otherwise: Vec<Step> },
-    Loop { body: Vec<Step>, label: Option<String> },
-    While { condition: Arc<Planned>, body: Vec<Step>, label: Option<String> },
-    ForRange { variable: usize, also: Vec<usize>, from: Arc<Planned>, to: Arc<Planned>, by: Option<Arc<Planned>>, body: Vec<Step>, label: Option<String> },
-    ForQuery { targets: Vec<usize>, query: Arc<Planned>, body: Vec<Step>, label: Option<String> },
-    Exit { condition: Option<Arc<Planned>>, is_exit: bool, label: Option<String> },
+    Assign {
+        variable: usize,
+        value: Arc<Planned>,
+    },
+    Run {
+        statement: Arc<Planned>,
+        into: Option<Vec<usize>>,
+        strict: bool,
+    },
+    If {
+        branches: Vec<(Arc<Planned>, Vec<Step>)>,
+        otherwise: Vec<Step>,
+    },
+    Loop {
+        body: Vec<Step>,
+        label: Option<String>,
+    },
+    While {
+        condition: Arc<Planned>,
+        body: Vec<Step>,
+        label: Option<String>,
+    },
+    ForRange {
+        variable: usize,
+        also: Vec<usize>,
+        from: Arc<Planned>,
+        to: Arc<Planned>,
+        by: Option<Arc<Planned>>,
+        body: Vec<Step>,
+        label: Option<String>,
+    },
+    ForQuery {
+        targets: Vec<usize>,
+        query: Arc<Planned>,
+        body: Vec<Step>,
+        label: Option<String>,
+    },
+    Exit {
+        condition: Option<Arc<Planned>>,
+        is_exit: bool,
+        label: Option<String>,
+    },
     Return(Option<Arc<Planned>>),
-    Raise { sqlstate: Option<String>, is_error: bool },
+    Raise {
+        sqlstate: Option<String>,
+        is_error: bool,
+    },
     GetRowCount(usize),
     Commit,
     Rollback,
@@ -531,50 +652,124 @@ pub enum Expr {
     Const(Value),
     /// A slot of [`Planned::binds`].
     Bound(usize),
-    Column { up: u16, relation: u16, column: u16 },
+    Column {
+        up: u16,
+        relation: u16,
+        column: u16,
+    },
     /// The whole row of a relation is not NULL-extended (`EXCLUDED`-style tests and count(t.*)).
-    RowPresent { up: u16, relation: u16 },
+    RowPresent {
+        up: u16,
+        relation: u16,
+    },
     /// A key or aggregate of the grouped row of the level `up`.
-    Grouped { up: u16, position: u16 },
-    Call { function: FunctionId, arguments: Vec<Expr> },
+    Grouped {
+        up: u16,
+        position: u16,
+    },
+    Call {
+        function: FunctionId,
+        arguments: Vec<Expr>,
+    },
     /// Equality of two expressions of one type, the most frequent call.
-    Equal { sides: Box<(Expr, Expr)>, function: FunctionId, types: (TypeOid, TypeOid) },
+    Equal {
+        sides: Box<(Expr, Expr)>,
+        function: FunctionId,
+        types: (TypeOid, TypeOid),
+    },
     And(Vec<Expr>),
     Or(Vec<Expr>),
     Not(Box<Expr>),
     IsNull(Box<Expr>, bool),
     /// IS [NOT] TRUE / FALSE / UNKNOWN.
-    BoolTest { argument: Box<Expr>, wanted: Option<bool>, negated: bool },
+    BoolTest {
+        argument: Box<Expr>,
+        wanted: Option<bool>,
+        negated: bool,
+    },
     /// IS [NOT] DISTINCT FROM.
-    Distinct { arguments: Box<(Expr, Expr)>, equal: FunctionId, negated: bool },
-    Case { whens: Vec<(Expr, Expr)>, otherwise: Box<Expr> },
+    Distinct {
+        arguments: Box<(Expr, Expr)>,
+        equal: FunctionId,
+        negated: bool,
+    },
+    Case {
+        whens: Vec<(Expr, Expr)>,
+        otherwise: Box<Expr>,
+    },
     Coalesce(Vec<Expr>),
     /// GREATEST or LEAST, by the type's `<`.
-    Extreme { arguments: Vec<Expr>, less: FunctionId, greatest: bool },
-    Cast { argument: Box<Expr>, from: TypeOid, to: TypeOid, type_modifier: i32, kind: CastKind },
+    Extreme {
+        arguments: Vec<Expr>,
+        less: FunctionId,
+        greatest: bool,
+    },
+    Cast {
+        argument: Box<Expr>,
+        from: TypeOid,
+        to: TypeOid,
+        type_modifier: i32,
+        kind: CastKind,
+    },
     /// `argument op ANY/ALL (array)`.
-    AnyArray { argument: Box<Expr>, array: Box<Expr>, function: FunctionId, all: bool, types: (TypeOid, TypeOid) },
+    AnyArray {
+        argument: Box<Expr>,
+        array: Box<Expr>,
+        function: FunctionId,
+        all: bool,
+        types: (TypeOid, TypeOid),
+    },
     /// `argument IN (list)`, negated for NOT IN: one function per item.
-    InList { argument: Box<Expr>, items: Vec<(FunctionId, Expr)>, negated: bool, types: (TypeOid, TypeOid) },
-    Array { element: TypeOid, items: Vec<Expr> },
-    Subscript { array: Box<Expr>, index: Box<Expr> },
+    InList {
+        argument: Box<Expr>,
+        items: Vec<(FunctionId, Expr)>,
+        negated: bool,
+        types: (TypeOid, TypeOid),
+    },
+    Array {
+        element: TypeOid,
+        items: Vec<Expr>,
+    },
+    Subscript {
+        array: Box<Expr>,
+        index: Box<Expr>,
+    },
     Exists(Box<Query>),
     Scalar(Box<Query>),
     /// `row op ANY/ALL (query)`: one function per column, all must hold.
-    AnyQuery { arguments: Vec<Expr>, functions: Vec<FunctionId>, casts: Vec<Option<(TypeOid, TypeOid)>>, query: Box<Query>, all: bool },
+    AnyQuery {
+        arguments: Vec<Expr>,
+        functions: Vec<FunctionId>,
+        casts: Vec<Option<(TypeOid, TypeOid)>>,
+        query: Box<Query>,
+        all: bool,
+    },
     /// ARRAY(query).
-    ArrayQuery { element: TypeOid, query: Box<Query> },
+    ArrayQuery {
+        element: TypeOid,
+        query: Box<Query>,
+    },
     /// `(a, b) < (c, d)` and the like: pairs with their equality and ordering functions.
-    RowCompare { pairs: Vec<(Expr, Expr, FunctionId, FunctionId)>, or_equal: bool },
+    RowCompare {
+        pairs: Vec<(Expr, Expr, FunctionId, FunctionId)>,
+        or_equal: bool,
+    },
     /// A call of a modelled routine of the user.
-    Routine { routine: Arc<Routine>, arguments: Vec<Expr> },
+    Routine {
+        routine: Arc<Routine>,
+        arguments: Vec<Expr>,
+    },
     /// Fresh and unknown: a volatile function, or something that is not modelled.
     Unknown,
 }
 
 impl Expr {
     pub fn column(relation: usize, column: usize) -> Expr {
-        Expr::Column { up: 0, relation: relation as u16, column: column as u16 }
+        Expr::Column {
+            up: 0,
+            relation: relation as u16,
+            column: column as u16,
+        }
     }
 
     pub fn null() -> Expr {

@@ -100,7 +100,10 @@ impl Planner {
         settings: &SessionSettings,
         parameter_types: &[TypeOid],
     ) -> Prepared {
-        let mut cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cache = self
+            .cache
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let text_key = TextKey {
             catalog: catalog.version(),
             text: text.clone(),
@@ -112,7 +115,11 @@ impl Planner {
             cache.hits += 1;
             return prepared;
         }
-        let shape = if settings.standard_strings { token::shape(text, part) } else { None };
+        let shape = if settings.standard_strings {
+            token::shape(text, part)
+        } else {
+            None
+        };
         let Some(shape) = shape else {
             cache.misses += 1;
             return prepare_unshaped(catalog, text, part, settings, parameter_types);
@@ -125,8 +132,14 @@ impl Planner {
             search_path: text_key.search_path.clone(),
             parameter_types: text_key.parameter_types.clone(),
         };
-        let fits = |pins: &Pins| pins.iter().all(|(index, text)| shape.literals[*index].text == *text);
-        let found = cache.plans.get(&plan_key).and_then(|entries| entries.iter().find(|(pins, _)| fits(pins)));
+        let fits = |pins: &Pins| {
+            pins.iter()
+                .all(|(index, text)| shape.literals[*index].text == *text)
+        };
+        let found = cache
+            .plans
+            .get(&plan_key)
+            .and_then(|entries| entries.iter().find(|(pins, _)| fits(pins)));
         let prepared = match found.map(|(_, planned)| planned.clone()) {
             Some(planned) => {
                 cache.hits += 1;
@@ -134,7 +147,13 @@ impl Planner {
             }
             None => {
                 cache.misses += 1;
-                let (planned, pins) = analyze::statement(catalog, &text[shape.start..shape.end], &shape, settings, parameter_types);
+                let (planned, pins) = analyze::statement(
+                    catalog,
+                    &text[shape.start..shape.end],
+                    &shape,
+                    settings,
+                    parameter_types,
+                );
                 let planned = Arc::new(planned);
                 if cache.plans.len() >= PLANS_MAX {
                     cache.plans.clear();
@@ -142,7 +161,10 @@ impl Planner {
                 let entries = cache.plans.entry(plan_key).or_default();
                 // A plan that looks at its constants is as good as uncached once there are many of them.
                 if entries.len() < 64 {
-                    let pinned = pins.into_iter().map(|index| (index, shape.literals[index].text.clone())).collect();
+                    let pinned = pins
+                        .into_iter()
+                        .map(|index| (index, shape.literals[index].text.clone()))
+                        .collect();
                     entries.push((pinned, planned.clone()));
                 }
                 Prepared { planned, literals }
@@ -160,7 +182,10 @@ impl Planner {
 
     /// Plans found and plans made.
     pub fn cache_counts(&self) -> (u64, u64) {
-        let cache = self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let cache = self
+            .cache
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         (cache.hits, cache.misses)
     }
 }
@@ -173,11 +198,19 @@ fn prepare_unshaped(
     settings: &SessionSettings,
     parameter_types: &[TypeOid],
 ) -> Prepared {
-    let whole = Shape { text: text.to_owned(), end: text.len(), ..Shape::default() };
+    let whole = Shape {
+        text: text.to_owned(),
+        end: text.len(),
+        ..Shape::default()
+    };
     let planned = match pg_query::split_with_parser(text) {
         Ok(parts) => match parts.get(part as usize) {
             Some(statement) => {
-                let shape = Shape { text: (*statement).trim().to_owned(), end: statement.len(), ..Shape::default() };
+                let shape = Shape {
+                    text: (*statement).trim().to_owned(),
+                    end: statement.len(),
+                    ..Shape::default()
+                };
                 analyze::statement(catalog, statement, &shape, settings, parameter_types).0
             }
             None => bare(&whole, Kind::Empty),
@@ -189,7 +222,10 @@ fn prepare_unshaped(
             planned
         }
     };
-    Prepared { planned: Arc::new(planned), literals: Arc::from([]) }
+    Prepared {
+        planned: Arc::new(planned),
+        literals: Arc::from([]),
+    }
 }
 
 /// A plan that says nothing but its kind.
@@ -216,7 +252,9 @@ fn literal_value(literal: &Literal) -> Value {
     match literal.class {
         Class::Int4 => text.parse().map_or(Value::Unknown, Value::Int4),
         Class::Int8 => text.parse().map_or(Value::Unknown, Value::Int8),
-        Class::Numeric => value::parse(text, oid::NUMERIC, -1, &Context::defaults()).unwrap_or(Value::Unknown),
+        Class::Numeric => {
+            value::parse(text, oid::NUMERIC, -1, &Context::defaults()).unwrap_or(Value::Unknown)
+        }
         Class::String => Value::Text(Arc::from(text)),
     }
 }
@@ -234,19 +272,33 @@ impl Planned {
             .iter()
             .zip(types)
             .map(|(parameter, inferred)| {
-                let type_oid = if parameter.type_oid != 0 { parameter.type_oid } else { inferred };
+                let type_oid = if parameter.type_oid != 0 {
+                    parameter.type_oid
+                } else {
+                    inferred
+                };
                 match (&parameter.value, type_oid) {
                     (None, _) => Value::Null,
                     (Some(_), 0) => Value::Unknown,
-                    (Some(bytes), _) => value::decode(type_oid, parameter.format, Some(bytes.as_ref()), context),
+                    (Some(bytes), _) => {
+                        value::decode(type_oid, parameter.format, Some(bytes.as_ref()), context)
+                    }
                 }
             })
             .collect()
     }
 
     /// Computes the slots that constants and parameters fill. An error is one that the server raises, too.
-    pub fn bind(&self, parameters: &[Value], literals: &[Value], context: &Context) -> Result<Vec<Value>, SqlError> {
-        self.binds.iter().map(|bind| bind.value(parameters, literals, context)).collect()
+    pub fn bind(
+        &self,
+        parameters: &[Value],
+        literals: &[Value],
+        context: &Context,
+    ) -> Result<Vec<Value>, SqlError> {
+        self.binds
+            .iter()
+            .map(|bind| bind.value(parameters, literals, context))
+            .collect()
     }
 }
 
@@ -266,10 +318,12 @@ impl Bind {
         for step in &self.casts {
             value = match value {
                 Value::Unknown => Value::Unknown,
-                known => match value::cast(&known, step.from, step.to, step.type_modifier, step.kind, context) {
-                    Err(SqlError::NotModelled(_)) => Value::Unknown,
-                    other => other?,
-                },
+                known => {
+                    match value::cast(&known, step.from, step.to, step.type_modifier, step.kind, context) {
+                        Err(SqlError::NotModelled(_)) => Value::Unknown,
+                        other => other?,
+                    }
+                }
             };
         }
         Ok(value)

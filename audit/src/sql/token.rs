@@ -55,7 +55,11 @@ impl Class {
 /// The shape of statement number `part` (empty statements do not count), or `None` if there is none or the text
 /// cannot be cut safely.
 pub fn shape(query: &str, part: u16) -> Option<Shape> {
-    let mut scanner = Scanner { bytes: query.as_bytes(), query, at: 0 };
+    let mut scanner = Scanner {
+        bytes: query.as_bytes(),
+        query,
+        at: 0,
+    };
     let mut number = 0;
     loop {
         let shape = scanner.statement(number == part)?;
@@ -81,7 +85,10 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     /// Reads up to the next semicolon at depth zero, and over it.
     fn statement(&mut self, wanted: bool) -> Option<Shape> {
-        let mut shape = Shape { text: String::with_capacity(if wanted { 128 } else { 0 }), ..Shape::default() };
+        let mut shape = Shape {
+            text: String::with_capacity(if wanted { 128 } else { 0 }),
+            ..Shape::default()
+        };
         let mut depth = 0i32;
         let mut space = false;
         let mut previous_string_end: Option<usize> = None;
@@ -119,9 +126,9 @@ impl Scanner<'_> {
                 shape.text.push(' ');
             }
             space = false;
-            let continues = previous_string_end.take().is_some_and(|end| {
-                byte == b'\'' && self.bytes[end..start].contains(&b'\n')
-            });
+            let continues = previous_string_end
+                .take()
+                .is_some_and(|end| byte == b'\'' && self.bytes[end..start].contains(&b'\n'));
             match byte {
                 b'\'' => {
                     self.string(false)?;
@@ -131,7 +138,11 @@ impl Scanner<'_> {
                         // Two strings on two lines are one: PostgreSQL's parser must see them.
                         return None;
                     }
-                    let text = if inner.contains('\'') { inner.replace("''", "'") } else { inner.to_owned() };
+                    let text = if inner.contains('\'') {
+                        inner.replace("''", "'")
+                    } else {
+                        inner.to_owned()
+                    };
                     shape.lift(Class::String, text, start);
                 }
                 b'"' => {
@@ -151,7 +162,8 @@ impl Scanner<'_> {
                 b'0'..=b'9' => self.number(&mut shape)?,
                 b'.' if self.peek(1).is_ascii_digit() => self.number(&mut shape)?,
                 b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => {
-                    while matches!(self.peek(0), b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..) {
+                    while matches!(self.peek(0), b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$' | 0x80..)
+                    {
                         self.at += 1;
                     }
                     let word = &self.query[start..self.at];
@@ -159,7 +171,10 @@ impl Scanner<'_> {
                         // E'', B'', X'', N'': kept as they are.
                         self.string(word.eq_ignore_ascii_case("e"))?;
                         shape.text.push_str(&self.query[start..self.at]);
-                    } else if word.eq_ignore_ascii_case("u") && self.peek(0) == b'&' && matches!(self.peek(1), b'\'' | b'"') {
+                    } else if word.eq_ignore_ascii_case("u")
+                        && self.peek(0) == b'&'
+                        && matches!(self.peek(1), b'\'' | b'"')
+                    {
                         return None;
                     } else if word.eq_ignore_ascii_case("atomic") {
                         return None;
@@ -293,12 +308,20 @@ impl Shape {
     fn lift(&mut self, class: Class, text: String, location: usize) {
         self.text.push('?');
         self.classes.push(class.letter());
-        self.literals.push(Literal { class, text, location });
+        self.literals.push(Literal {
+            class,
+            text,
+            location,
+        });
     }
 }
 
 fn is_string_prefix(word: &str) -> bool {
-    word.len() == 1 && matches!(word.as_bytes()[0], b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'n' | b'N')
+    word.len() == 1
+        && matches!(
+            word.as_bytes()[0],
+            b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'n' | b'N'
+        )
 }
 
 #[cfg(test)]
@@ -307,13 +330,18 @@ mod tests {
 
     fn cut(query: &str, part: u16) -> Option<(String, String, Vec<String>)> {
         shape(query, part).map(|shape| {
-            (shape.text, shape.classes, shape.literals.into_iter().map(|literal| literal.text).collect())
+            (
+                shape.text,
+                shape.classes,
+                shape.literals.into_iter().map(|literal| literal.text).collect(),
+            )
         })
     }
 
     #[test]
     fn constants_are_lifted_by_class() {
-        let (text, classes, literals) = cut("SELECT a+1, 'it''s', 2.5, 5000000000 FROM \"T\" -- x 9\n", 0).unwrap();
+        let (text, classes, literals) =
+            cut("SELECT a+1, 'it''s', 2.5, 5000000000 FROM \"T\" -- x 9\n", 0).unwrap();
         assert_eq!(text, "select a+?, ?, ?, ? from \"T\"");
         assert_eq!(classes, "isnl");
         assert_eq!(literals, ["1", "it's", "2.5", "5000000000"]);
@@ -339,6 +367,9 @@ mod tests {
         let (text, _, literals) = cut("do $x$ begin; end $x$; select 1", 0).unwrap();
         assert_eq!(text, "do ?");
         assert_eq!(literals, [" begin; end "]);
-        assert_eq!(cut("select E'a\\'b', t1.x", 0).unwrap().0, "select E'a\\'b', t1.x");
+        assert_eq!(
+            cut("select E'a\\'b', t1.x", 0).unwrap().0,
+            "select E'a\\'b', t1.x"
+        );
     }
 }

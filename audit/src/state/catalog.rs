@@ -184,8 +184,15 @@ pub struct Type {
 pub enum TypeKind {
     /// Labels in their sort order.
     Enum(Arc<[Arc<str>]>),
-    Domain { base: u32, type_modifier: i32, not_null: bool, checks: bool },
-    Array { element: u32 },
+    Domain {
+        base: u32,
+        type_modifier: i32,
+        not_null: bool,
+        checks: bool,
+    },
+    Array {
+        element: u32,
+    },
     Composite,
     Other,
 }
@@ -226,7 +233,9 @@ impl Catalog {
     pub(crate) fn from_inner(mut inner: Inner) -> Catalog {
         inner.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
         inner.user_types = Arc::new(user_types(&inner));
-        Catalog { inner: Arc::new(inner) }
+        Catalog {
+            inner: Arc::new(inner),
+        }
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -272,7 +281,10 @@ impl Catalog {
     pub fn find(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Arc<Table>> {
         let entries = self.inner.names.get(name)?;
         let in_schema = |wanted: &str| {
-            entries.iter().find(|(schema, _)| schema == wanted).and_then(|(_, id)| self.table(*id))
+            entries
+                .iter()
+                .find(|(schema, _)| schema == wanted)
+                .and_then(|(_, id)| self.table(*id))
         };
         match schema {
             Some(schema) => in_schema(schema),
@@ -292,7 +304,10 @@ impl Catalog {
     pub fn find_type(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Arc<Type>> {
         let entries = self.inner.type_names.get(name)?;
         let in_schema = |wanted: &str| {
-            entries.iter().find(|(schema, _)| schema == wanted).and_then(|(_, oid)| self.type_by_oid(*oid))
+            entries
+                .iter()
+                .find(|(schema, _)| schema == wanted)
+                .and_then(|(_, oid)| self.type_by_oid(*oid))
         };
         match schema {
             Some(schema) => in_schema(schema),
@@ -302,7 +317,9 @@ impl Catalog {
 
     /// Functions and procedures of this name that the path reaches.
     pub fn find_functions(&self, schema: Option<&str>, name: &str, path: &[String]) -> Vec<&Arc<Function>> {
-        let Some(entries) = self.inner.functions.get(name) else { return Vec::new() };
+        let Some(entries) = self.inner.functions.get(name) else {
+            return Vec::new();
+        };
         let visible = |function: &&Arc<Function>| match schema {
             Some(schema) => function.schema == schema,
             None => path.contains(&function.schema),
@@ -316,11 +333,20 @@ fn user_types(inner: &Inner) -> UserTypes {
     for found in inner.types.values() {
         let kind = match &found.kind {
             TypeKind::Enum(labels) => UserKind::Enum(labels.to_vec()),
-            TypeKind::Domain { base, type_modifier, .. } => UserKind::Domain(*base, *type_modifier),
+            TypeKind::Domain {
+                base, type_modifier, ..
+            } => UserKind::Domain(*base, *type_modifier),
             TypeKind::Array { element } => UserKind::Array(*element),
             TypeKind::Composite | TypeKind::Other => UserKind::Other,
         };
-        types.by_oid.insert(found.oid, UserType { name: found.name.clone(), kind, array: found.array_oid });
+        types.by_oid.insert(
+            found.oid,
+            UserType {
+                name: found.name.clone(),
+                kind,
+                array: found.array_oid,
+            },
+        );
     }
     types
 }
@@ -330,7 +356,9 @@ pub const TEMPORARY: &str = "pg_temp";
 
 impl Table {
     pub fn column(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|column| !column.dropped && column.name == name)
+        self.columns
+            .iter()
+            .position(|column| !column.dropped && column.name == name)
     }
 
     pub fn primary_key(&self) -> Option<&UniqueKey> {
@@ -338,11 +366,18 @@ impl Table {
     }
 
     pub fn qualified_name(&self) -> String {
-        if self.schema == "public" { self.name.clone() } else { format!("{}.{}", self.schema, self.name) }
+        if self.schema == "public" {
+            self.name.clone()
+        } else {
+            format!("{}.{}", self.schema, self.name)
+        }
     }
 
     pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
-        self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
+        self.columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| !column.dropped)
     }
 }
 

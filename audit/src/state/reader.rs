@@ -110,7 +110,8 @@ impl Reader<'_> {
     fn is_unique(&self, table: TableId, columns: &[usize]) -> bool {
         self.catalog().table(table).is_some_and(|t| {
             t.keys.iter().any(|key| {
-                let plain = key.predicate.is_none() && key.expressions.iter().all(Option::is_none) && !key.deferrable;
+                let plain =
+                    key.predicate.is_none() && key.expressions.iter().all(Option::is_none) && !key.deferrable;
                 plain && !key.columns.is_empty() && key.columns.iter().all(|c| columns.contains(c))
             })
         })
@@ -149,7 +150,9 @@ fn shown_values(observed: &Outcome) -> Option<FxHashSet<Key>> {
 }
 
 fn is_key_known(row: &Row, columns: &[usize]) -> bool {
-    columns.iter().all(|&column| !matches!(row.get(column), None | Some(Value::Unknown)))
+    columns
+        .iter()
+        .all(|&column| !matches!(row.get(column), None | Some(Value::Unknown)))
 }
 
 fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {

@@ -133,7 +133,11 @@ impl Table {
 
     /// What a scan can rely on.
     pub fn scanned(&self) -> Knowledge {
-        if self.doubtful.is_empty() { self.knowledge } else { Knowledge::Partial }
+        if self.doubtful.is_empty() {
+            self.knowledge
+        } else {
+            Knowledge::Partial
+        }
     }
 
     /// Rows that nobody has seen were written: no key is known any more.

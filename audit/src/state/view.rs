@@ -35,7 +35,13 @@ pub trait View {
     /// every row in which one of these columns is unknown. `columns` need not be a declared key; the view
     /// builds what it needs. Returns whether the absence of further rows is certain (always so for
     /// complete tables; for partial ones only where that key was looked up before).
-    fn lookup(&self, table: TableId, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) -> bool;
+    fn lookup(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> bool;
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row>;
 

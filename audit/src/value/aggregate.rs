@@ -45,7 +45,17 @@ impl Types<'_> {
         }
         let order_sensitive = !matches!(
             name,
-            "count" | "sum" | "avg" | "min" | "max" | "bool_and" | "bool_or" | "every" | "bit_and" | "bit_or" | "bit_xor"
+            "count"
+                | "sum"
+                | "avg"
+                | "min"
+                | "max"
+                | "bool_and"
+                | "bool_or"
+                | "every"
+                | "bit_and"
+                | "bit_or"
+                | "bit_xor"
         );
         Some(ResolvedAggregate {
             modelled: !matches!(running(name, &resolved.arguments), Running::NotModelled),
@@ -76,23 +86,53 @@ enum Running {
     SumNumeric(Option<Numeric>),
     AvgNumeric(Numeric, i64),
     /// sum or average of floats: the sum so far, how many, whether every order gives the same.
-    Float { sum: f64, count: i64, exact: bool, average: bool, single: bool },
+    Float {
+        sum: f64,
+        count: i64,
+        exact: bool,
+        average: bool,
+        single: bool,
+    },
     SumInterval(Option<Interval>),
     AvgInterval(Option<Interval>, i64),
     /// min or max: the best so far, and whether a tie printed differently.
-    Extreme { best: Value, wanted: Ordering, ambiguous: bool, type_oid: TypeOid },
+    Extreme {
+        best: Value,
+        wanted: Ordering,
+        ambiguous: bool,
+        type_oid: TypeOid,
+    },
     /// every/bool_and and bool_or: the value that decides at once, and what was seen.
-    Bool { decisive: bool, seen: Option<bool> },
-    Bits { seen: Value, with: fn(i64, i64) -> i64 },
+    Bool {
+        decisive: bool,
+        seen: Option<bool>,
+    },
+    Bits {
+        seen: Value,
+        with: fn(i64, i64) -> i64,
+    },
     Text(Option<String>),
-    List { element: TypeOid, items: Option<Vec<Value>> },
+    List {
+        element: TypeOid,
+        items: Option<Vec<Value>>,
+    },
     NotModelled,
 }
 
 fn running(name: &str, arguments: &[TypeOid]) -> Running {
-    let float = |average: bool, single: bool| Running::Float { sum: 0.0, count: 0, exact: true, average, single };
-    let extreme =
-        |wanted, type_oid| Running::Extreme { best: Value::Null, wanted, ambiguous: false, type_oid };
+    let float = |average: bool, single: bool| Running::Float {
+        sum: 0.0,
+        count: 0,
+        exact: true,
+        average,
+        single,
+    };
+    let extreme = |wanted, type_oid| Running::Extreme {
+        best: Value::Null,
+        wanted,
+        ambiguous: false,
+        type_oid,
+    };
     match (name, arguments) {
         ("count", []) => Running::CountRows(0),
         ("count", [_]) => Running::Count(0),
@@ -106,15 +146,31 @@ fn running(name: &str, arguments: &[TypeOid]) -> Running {
         ("avg", [oid::INTERVAL]) => Running::AvgInterval(None, 0),
         ("min", [type_oid]) => extreme(Ordering::Less, *type_oid),
         ("max", [type_oid]) => extreme(Ordering::Greater, *type_oid),
-        ("bool_and" | "every", [_]) => Running::Bool { decisive: false, seen: None },
-        ("bool_or", [_]) => Running::Bool { decisive: true, seen: None },
-        ("bit_and", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits { seen: Value::Null, with: |a, b| a & b },
-        ("bit_or", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits { seen: Value::Null, with: |a, b| a | b },
-        ("bit_xor", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits { seen: Value::Null, with: |a, b| a ^ b },
+        ("bool_and" | "every", [_]) => Running::Bool {
+            decisive: false,
+            seen: None,
+        },
+        ("bool_or", [_]) => Running::Bool {
+            decisive: true,
+            seen: None,
+        },
+        ("bit_and", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits {
+            seen: Value::Null,
+            with: |a, b| a & b,
+        },
+        ("bit_or", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits {
+            seen: Value::Null,
+            with: |a, b| a | b,
+        },
+        ("bit_xor", [oid::INT2 | oid::INT4 | oid::INT8]) => Running::Bits {
+            seen: Value::Null,
+            with: |a, b| a ^ b,
+        },
         ("string_agg", [oid::TEXT, oid::TEXT]) => Running::Text(None),
-        ("array_agg", [element]) if Types::BUILT_IN.element(*element).is_none() => {
-            Running::List { element: *element, items: None }
-        }
+        ("array_agg", [element]) if Types::BUILT_IN.element(*element).is_none() => Running::List {
+            element: *element,
+            items: None,
+        },
         _ => Running::NotModelled,
     }
 }
@@ -138,7 +194,11 @@ fn exact(value: &Value) -> Result<Numeric, SqlError> {
 impl Accumulator {
     pub fn new(aggregate: &ResolvedAggregate, collation: Collation) -> Accumulator {
         let running = running(aggregate.function.name(), &aggregate.arguments);
-        Accumulator { running, collation, unknown: false }
+        Accumulator {
+            running,
+            collation,
+            unknown: false,
+        }
     }
 
     /// One row's arguments (none for `count(*)`).
@@ -163,7 +223,11 @@ impl Accumulator {
             Running::CountRows(_) | Running::NotModelled => {}
             Running::Count(count) => *count += 1,
             Running::SumInt(sum) => {
-                *sum = Some(sum.unwrap_or(0).checked_add(wide(value)?).ok_or_else(|| SqlError::out_of_range("bigint"))?);
+                *sum = Some(
+                    sum.unwrap_or(0)
+                        .checked_add(wide(value)?)
+                        .ok_or_else(|| SqlError::out_of_range("bigint"))?,
+                );
             }
             Running::SumNumeric(sum) => {
                 let next = exact(value)?;
@@ -176,7 +240,13 @@ impl Accumulator {
                 *sum = sum.add(&exact(value)?)?;
                 *count += 1;
             }
-            Running::Float { sum, count, exact, single, .. } => {
+            Running::Float {
+                sum,
+                count,
+                exact,
+                single,
+                ..
+            } => {
                 let next = match value {
                     Value::Float4(v) => f64::from(*v),
                     Value::Float8(v) => *v,
@@ -184,8 +254,13 @@ impl Accumulator {
                 };
                 // Whole numbers add up the same in any order while the sums stay exact. The sum of the
                 // magnitudes bounds every partial sum.
-                let limit = if *single { 16_777_216.0 } else { 9_007_199_254_740_992.0 };
-                *exact &= next.fract() == 0.0 && !(next == 0.0 && next.is_sign_negative()) && next.abs() < limit;
+                let limit = if *single {
+                    16_777_216.0
+                } else {
+                    9_007_199_254_740_992.0
+                };
+                *exact &=
+                    next.fract() == 0.0 && !(next == 0.0 && next.is_sign_negative()) && next.abs() < limit;
                 *sum = if *count == 0 { next } else { *sum + next };
                 *exact &= sum.abs() < limit && (*count < 1 << 20) && next.abs() < limit / 1_048_576.0;
                 *count += 1;
@@ -203,9 +278,18 @@ impl Accumulator {
                     *count += 1;
                 }
             }
-            Running::Extreme { best, wanted, ambiguous, type_oid } => match best {
+            Running::Extreme {
+                best,
+                wanted,
+                ambiguous,
+                type_oid,
+            } => match best {
                 Value::Null => *best = value.clone(),
-                _ => match sort_compare(&comparable(value, *type_oid), &comparable(best, *type_oid), self.collation) {
+                _ => match sort_compare(
+                    &comparable(value, *type_oid),
+                    &comparable(best, *type_oid),
+                    self.collation,
+                ) {
                     None => self.unknown = true,
                     Some(Ordering::Equal) => *ambiguous |= identical(value, best) != Some(true),
                     Some(order) if order == *wanted => {
@@ -226,7 +310,11 @@ impl Accumulator {
             }
             Running::Bits { seen, with } => {
                 let next = wide(value)?;
-                let joined = if seen.is_null() { next } else { with(wide(seen)?, next) };
+                let joined = if seen.is_null() {
+                    next
+                } else {
+                    with(wide(seen)?, next)
+                };
                 *seen = match value {
                     Value::Int2(_) => Value::Int2(joined as i16),
                     Value::Int4(_) => Value::Int4(joined as i32),
@@ -254,7 +342,10 @@ impl Accumulator {
 
     pub fn finish(&self, context: &Context) -> Result<Value, SqlError> {
         let _ = context;
-        if let Running::Bool { decisive, seen: Some(seen) } = self.running
+        if let Running::Bool {
+            decisive,
+            seen: Some(seen),
+        } = self.running
             && seen == decisive
         {
             return Ok(Value::Bool(seen));
@@ -268,7 +359,13 @@ impl Accumulator {
             Running::SumNumeric(sum) => sum.clone().map_or(Value::Null, Value::Numeric),
             Running::AvgNumeric(_, 0) | Running::Float { count: 0, .. } => Value::Null,
             Running::AvgNumeric(sum, count) => Value::Numeric(sum.div(&Numeric::from(*count))?),
-            Running::Float { sum, count, exact, average, single } => match (average, single) {
+            Running::Float {
+                sum,
+                count,
+                exact,
+                average,
+                single,
+            } => match (average, single) {
                 _ if *count > 1 && !exact => Value::Unknown,
                 (true, _) => Value::Float8((0.0 + sum) / *count as f64),
                 (false, true) => Value::Float4(*sum as f32),
@@ -284,9 +381,10 @@ impl Accumulator {
             Running::Bits { seen, .. } => seen.clone(),
             Running::Text(text) => text.as_deref().map_or(Value::Null, Value::text),
             Running::List { items: None, .. } => Value::Null,
-            Running::List { element, items: Some(items) } => {
-                Value::Array(Arc::new(Array::vector(*element, items.clone())))
-            }
+            Running::List {
+                element,
+                items: Some(items),
+            } => Value::Array(Arc::new(Array::vector(*element, items.clone()))),
             Running::NotModelled => return Err(SqlError::not_modelled("aggregate")),
         })
     }
@@ -315,7 +413,10 @@ mod tests {
     fn sums_and_averages() {
         let ints = [Value::Int4(1), Value::Null, Value::Int4(2)];
         assert_eq!(shown("sum", oid::INT4, &ints).as_deref(), Some("3"));
-        assert_eq!(shown("avg", oid::INT4, &ints).as_deref(), Some("1.5000000000000000"));
+        assert_eq!(
+            shown("avg", oid::INT4, &ints).as_deref(),
+            Some("1.5000000000000000")
+        );
         assert_eq!(shown("count", oid::INT4, &ints).as_deref(), Some("2"));
         assert!(aggregate("sum", oid::INT4, &[Value::Null]).is_null());
     }
@@ -324,16 +425,29 @@ mod tests {
     fn what_depends_on_order_is_unknown() {
         let floats = [Value::Float8(0.1), Value::Float8(0.2)];
         assert!(aggregate("sum", oid::FLOAT8, &floats).is_unknown());
-        assert_eq!(shown("sum", oid::FLOAT8, &[Value::Float8(1.0), Value::Float8(2.0)]).as_deref(), Some("3"));
-        let ties = [Value::Numeric(Numeric::new(10, 1)), Value::Numeric(Numeric::new(100, 2))];
+        assert_eq!(
+            shown("sum", oid::FLOAT8, &[Value::Float8(1.0), Value::Float8(2.0)]).as_deref(),
+            Some("3")
+        );
+        let ties = [
+            Value::Numeric(Numeric::new(10, 1)),
+            Value::Numeric(Numeric::new(100, 2)),
+        ];
         assert!(aggregate("max", oid::NUMERIC, &ties).is_unknown());
-        assert!(resolve_aggregate("string_agg", &[oid::TEXT, oid::TEXT]).unwrap().order_sensitive);
+        assert!(
+            resolve_aggregate("string_agg", &[oid::TEXT, oid::TEXT])
+                .unwrap()
+                .order_sensitive
+        );
     }
 
     #[test]
     fn one_true_decides() {
         let inputs = [Value::Unknown, Value::Bool(true)];
-        assert!(matches!(aggregate("bool_or", oid::BOOL, &inputs), Value::Bool(true)));
+        assert!(matches!(
+            aggregate("bool_or", oid::BOOL, &inputs),
+            Value::Bool(true)
+        ));
         assert!(aggregate("bool_and", oid::BOOL, &inputs).is_unknown());
     }
 }

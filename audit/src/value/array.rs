@@ -9,14 +9,22 @@ fn malformed(text: &str) -> SqlError {
 
 impl Array {
     pub fn empty(element: TypeOid) -> Array {
-        Array { element, dimensions: Vec::new(), items: Vec::new() }
+        Array {
+            element,
+            dimensions: Vec::new(),
+            items: Vec::new(),
+        }
     }
 
     /// One dimension from 1.
     pub fn vector(element: TypeOid, items: Vec<Value>) -> Array {
         match items.len() {
             0 => Array::empty(element),
-            length => Array { element, dimensions: vec![(length as i32, 1)], items },
+            length => Array {
+                element,
+                dimensions: vec![(length as i32, 1)],
+                items,
+            },
         }
     }
 
@@ -111,7 +119,9 @@ impl Array {
 fn push_quoted(out: &mut String, text: &str) {
     let plain = !text.is_empty()
         && !text.eq_ignore_ascii_case("null")
-        && !text.bytes().any(|b| is_space(b) || matches!(b, b'"' | b'\\' | b'{' | b'}' | b','));
+        && !text
+            .bytes()
+            .any(|b| is_space(b) || matches!(b, b'"' | b'\\' | b'{' | b'}' | b','));
     if plain {
         return out.push_str(text);
     }

@@ -27,17 +27,28 @@ pub struct Call<'a> {
 /// How a built-in function is computed.
 pub type Implementation = fn(&[Value], &Call<'_>) -> Result<Value, SqlError>;
 
-static IMPLEMENTATIONS: LazyLock<Vec<Option<Implementation>>> =
-    LazyLock::new(|| CATALOG.functions.iter().map(|row| functions::implementation(row.source)).collect());
+static IMPLEMENTATIONS: LazyLock<Vec<Option<Implementation>>> = LazyLock::new(|| {
+    CATALOG
+        .functions
+        .iter()
+        .map(|row| functions::implementation(row.source))
+        .collect()
+});
 
 impl FunctionId {
     pub(super) fn new(index: u16) -> FunctionId {
-        FunctionId { index, collation: None }
+        FunctionId {
+            index,
+            collation: None,
+        }
     }
 
     /// The same function under an explicit or column collation.
     pub fn with_collation(self, collation: Collation) -> FunctionId {
-        FunctionId { collation: Some(collation), ..self }
+        FunctionId {
+            collation: Some(collation),
+            ..self
+        }
     }
 
     pub fn name(self) -> &'static str {

@@ -42,31 +42,55 @@ pub fn cast(
     with_typmod(converted, to, typmod, kind == CastKind::Explicit)
 }
 
-fn convert(value: &Value, from: TypeOid, to: TypeOid, kind: CastKind, context: &Context) -> Result<Value, SqlError> {
+fn convert(
+    value: &Value,
+    from: TypeOid,
+    to: TypeOid,
+    kind: CastKind,
+    context: &Context,
+) -> Result<Value, SqlError> {
     let types = Types::with(&context.user_types);
     let not_modelled = || SqlError::not_modelled(format!("cast {} to {}", types.name(from), types.name(to)));
     match types.pathway(from, to, kind).ok_or_else(not_modelled)? {
         Pathway::Relabel => match value {
             Value::Array(array) => {
                 let element = types.element(types.base(to)).ok_or_else(not_modelled)?;
-                Ok(Value::Array(Arc::new(Array { element, ..(**array).clone() })))
+                Ok(Value::Array(Arc::new(Array {
+                    element,
+                    ..(**array).clone()
+                })))
             }
             Value::Text(_) if is_text(types.base(from)) && is_text(types.base(to)) => Ok(value.clone()),
             _ if types.base(from) == types.base(to) => Ok(value.clone()),
             _ => Err(not_modelled()),
         },
         Pathway::Function(index) => call(FunctionId::new(index), std::slice::from_ref(value), context)
-            .map_err(|error| if error.sqlstate().is_none() { not_modelled() } else { error }),
+            .map_err(|error| {
+                if error.sqlstate().is_none() {
+                    not_modelled()
+                } else {
+                    error
+                }
+            }),
         Pathway::ThroughText => {
             let text = encode_text(value, context).ok_or_else(not_modelled)?;
             parse(&text, to, -1, context)
         }
         Pathway::Array => {
-            let Value::Array(array) = value else { return Err(not_modelled()) };
+            let Value::Array(array) = value else {
+                return Err(not_modelled());
+            };
             let element = types.element(types.base(to)).ok_or_else(not_modelled)?;
-            let items: Result<Vec<Value>, SqlError> =
-                array.items.iter().map(|item| cast(item, array.element, element, -1, kind, context)).collect();
-            Ok(Value::Array(Arc::new(Array { element, dimensions: array.dimensions.clone(), items: items? })))
+            let items: Result<Vec<Value>, SqlError> = array
+                .items
+                .iter()
+                .map(|item| cast(item, array.element, element, -1, kind, context))
+                .collect();
+            Ok(Value::Array(Arc::new(Array {
+                element,
+                dimensions: array.dimensions.clone(),
+                items: items?,
+            })))
         }
     }
 }
@@ -99,8 +123,12 @@ pub fn with_typmod(value: Value, type_oid: TypeOid, typmod: i32, explicit: bool)
             }
         }
         (Value::Numeric(number), oid::NUMERIC) => Ok(Value::Numeric(number.with_typmod(typmod)?)),
-        (Value::Timestamp(at), oid::TIMESTAMP) => Ok(Value::Timestamp(datetime::round_timestamp(*at, typmod)?)),
-        (Value::TimestampTz(at), oid::TIMESTAMPTZ) => Ok(Value::TimestampTz(datetime::round_timestamp(*at, typmod)?)),
+        (Value::Timestamp(at), oid::TIMESTAMP) => {
+            Ok(Value::Timestamp(datetime::round_timestamp(*at, typmod)?))
+        }
+        (Value::TimestampTz(at), oid::TIMESTAMPTZ) => {
+            Ok(Value::TimestampTz(datetime::round_timestamp(*at, typmod)?))
+        }
         (Value::Time(at), oid::TIME) => Ok(Value::Time(datetime::round_time(*at, typmod))),
         (Value::Interval { months, days, micros }, oid::INTERVAL) => {
             let (fields, precision) = (typmod >> 16 & 0x7fff, typmod & 0xffff);
@@ -115,9 +143,16 @@ pub fn with_typmod(value: Value, type_oid: TypeOid, typmod: i32, explicit: bool)
             }
         }
         (Value::Array(array), _) => {
-            let items: Result<Vec<Value>, SqlError> =
-                array.items.iter().map(|item| with_typmod(item.clone(), array.element, typmod, explicit)).collect();
-            let array = Array { element: array.element, dimensions: array.dimensions.clone(), items: items? };
+            let items: Result<Vec<Value>, SqlError> = array
+                .items
+                .iter()
+                .map(|item| with_typmod(item.clone(), array.element, typmod, explicit))
+                .collect();
+            let array = Array {
+                element: array.element,
+                dimensions: array.dimensions.clone(),
+                items: items?,
+            };
             Ok(Value::Array(Arc::new(array)))
         }
         _ => Err(SqlError::not_modelled("type modifier")),
@@ -130,6 +165,9 @@ fn shorten(text: &str, most: usize, explicit: bool, kind: &str) -> Result<String
     if explicit || cut.bytes().all(|b| b == b' ') {
         Ok(kept.to_owned())
     } else {
-        Err(SqlError::raised("22001", format!("value too long for type {kind}({most})")))
+        Err(SqlError::raised(
+            "22001",
+            format!("value too long for type {kind}({most})"),
+        ))
     }
 }

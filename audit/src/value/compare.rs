@@ -111,7 +111,13 @@ pub fn same(left: &Value, right: &Value, collation: Collation) -> Option<bool> {
             false if collation == Collation::Nondeterministic => None,
             false => Some(false),
         },
-        (Value::Opaque { type_oid, text: a }, Value::Opaque { type_oid: other, text: b }) => match a == b {
+        (
+            Value::Opaque { type_oid, text: a },
+            Value::Opaque {
+                type_oid: other,
+                text: b,
+            },
+        ) => match a == b {
             _ if type_oid != other => None,
             true => Some(true),
             false if text_decides(*type_oid) => Some(false),
@@ -208,11 +214,19 @@ pub fn identical(left: &Value, right: &Value) -> Option<bool> {
         (Value::Null, Value::Null) => Some(true),
         (Value::Null, _) | (_, Value::Null) => Some(false),
         (Value::Numeric(a), Value::Numeric(b)) => Some(a.is_identical(b)),
-        (Value::Float8(a), Value::Float8(b)) => Some((a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits()),
-        (Value::Float4(a), Value::Float4(b)) => Some((a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits()),
+        (Value::Float8(a), Value::Float8(b)) => {
+            Some((a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits())
+        }
+        (Value::Float4(a), Value::Float4(b)) => {
+            Some((a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits())
+        }
         (
             Value::Interval { months, days, micros },
-            Value::Interval { months: months2, days: days2, micros: micros2 },
+            Value::Interval {
+                months: months2,
+                days: days2,
+                micros: micros2,
+            },
         ) => Some((months, days, micros) == (months2, days2, micros2)),
         (Value::Json(a), Value::Json(b)) | (Value::Jsonb(a), Value::Jsonb(b)) => Some(a == b),
         (Value::Opaque { text: a, .. }, Value::Opaque { text: b, .. }) => Some(a == b),
@@ -282,7 +296,11 @@ pub struct KeyRef<'a>(pub &'a [Value]);
 impl PartialEq for KeyRef<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len()
-            && self.0.iter().zip(other.0).all(|(a, b)| total_order(a, b) == Ordering::Equal)
+            && self
+                .0
+                .iter()
+                .zip(other.0)
+                .all(|(a, b)| total_order(a, b) == Ordering::Equal)
     }
 }
 
@@ -411,7 +429,11 @@ pub fn total_order(left: &Value, right: &Value) -> Ordering {
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
         (
             Value::Interval { months, days, micros },
-            Value::Interval { months: months2, days: days2, micros: micros2 },
+            Value::Interval {
+                months: months2,
+                days: days2,
+                micros: micros2,
+            },
         ) => interval(*months, *days, *micros).cmp(&interval(*months2, *days2, *micros2)),
         (Value::Array(a), Value::Array(b)) => {
             let mut pairs = a.items.iter().zip(&b.items).map(|(x, y)| match (x, y) {
@@ -420,15 +442,29 @@ pub fn total_order(left: &Value, right: &Value) -> Ordering {
                 (_, Value::Null) => Ordering::Less,
                 _ => total_order(x, y),
             });
-            pairs.find(|order| *order != Ordering::Equal).unwrap_or_else(|| shape_order(a, b))
+            pairs
+                .find(|order| *order != Ordering::Equal)
+                .unwrap_or_else(|| shape_order(a, b))
         }
         (
-            Value::Enum { type_oid, order, label },
-            Value::Enum { type_oid: type_oid2, order: order2, label: label2 },
+            Value::Enum {
+                type_oid,
+                order,
+                label,
+            },
+            Value::Enum {
+                type_oid: type_oid2,
+                order: order2,
+                label: label2,
+            },
         ) => (type_oid, order, label).cmp(&(type_oid2, order2, label2)),
-        (Value::Opaque { type_oid, text }, Value::Opaque { type_oid: type_oid2, text: text2 }) => {
-            (type_oid, text).cmp(&(type_oid2, text2))
-        }
+        (
+            Value::Opaque { type_oid, text },
+            Value::Opaque {
+                type_oid: type_oid2,
+                text: text2,
+            },
+        ) => (type_oid, text).cmp(&(type_oid2, text2)),
         _ => rank(left).cmp(&rank(right)),
     }
 }
@@ -444,12 +480,26 @@ mod tests {
         assert_eq!(Key(numeric("1.0")), Key(numeric("1.00")));
         assert_eq!(Key(Value::Float8(-0.0)), Key(Value::Float8(0.0)));
         assert_eq!(Key(Value::Float8(f64::NAN)), Key(Value::Float8(f64::NAN)));
-        assert_eq!(Key(Value::Jsonb("{\"a\": 1.0}".into())), Key(Value::Jsonb("{\"a\": 1.00}".into())));
-        assert_eq!(Key::of(&Value::text("a  "), oid::BPCHAR), Key::of(&Value::text("a"), oid::BPCHAR));
+        assert_eq!(
+            Key(Value::Jsonb("{\"a\": 1.0}".into())),
+            Key(Value::Jsonb("{\"a\": 1.00}".into()))
+        );
+        assert_eq!(
+            Key::of(&Value::text("a  "), oid::BPCHAR),
+            Key::of(&Value::text("a"), oid::BPCHAR)
+        );
         assert_ne!(Key(Value::text("a ")), Key(Value::text("a")));
         assert_eq!(
-            Key(Value::Interval { months: 1, days: 0, micros: 0 }),
-            Key(Value::Interval { months: 0, days: 30, micros: 0 })
+            Key(Value::Interval {
+                months: 1,
+                days: 0,
+                micros: 0
+            }),
+            Key(Value::Interval {
+                months: 0,
+                days: 30,
+                micros: 0
+            })
         );
     }
 
@@ -458,7 +508,10 @@ mod tests {
         let (a, b) = (Value::text("a"), Value::text("B"));
         assert_eq!(sort_compare(&a, &b, Collation::Bytes), Some(Ordering::Greater));
         assert_eq!(sort_compare(&a, &b, Collation::Deterministic), None);
-        assert_eq!(sort_compare(&a, &a, Collation::Deterministic), Some(Ordering::Equal));
+        assert_eq!(
+            sort_compare(&a, &a, Collation::Deterministic),
+            Some(Ordering::Equal)
+        );
         assert_eq!(equal(&a, &b, Collation::Nondeterministic), Truth::Unknown);
         assert_eq!(equal(&a, &Value::Null, Collation::Bytes), Truth::Null);
     }

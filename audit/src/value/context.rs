@@ -123,15 +123,33 @@ impl TimeZone {
     /// Reads the value of the setting TimeZone.
     pub fn from_setting(setting: &str) -> TimeZone {
         const UTC: &[&str] = &[
-            "utc", "etc/utc", "gmt", "etc/gmt", "zulu", "etc/zulu", "uct", "etc/uct", "universal", "etc/universal",
-            "greenwich", "etc/greenwich", "gmt0", "etc/gmt0", "gmt+0", "gmt-0", "etc/gmt+0", "etc/gmt-0",
+            "utc",
+            "etc/utc",
+            "gmt",
+            "etc/gmt",
+            "zulu",
+            "etc/zulu",
+            "uct",
+            "etc/uct",
+            "universal",
+            "etc/universal",
+            "greenwich",
+            "etc/greenwich",
+            "gmt0",
+            "etc/gmt0",
+            "gmt+0",
+            "gmt-0",
+            "etc/gmt+0",
+            "etc/gmt-0",
         ];
         let lower = setting.to_ascii_lowercase();
         if UTC.contains(&lower.as_str()) {
             return TimeZone::Fixed(0);
         }
         // POSIX signs: Etc/GMT+3 lies west of Greenwich.
-        if let Some(hours) = lower.strip_prefix("etc/gmt").and_then(|rest| rest.parse::<i32>().ok())
+        if let Some(hours) = lower
+            .strip_prefix("etc/gmt")
+            .and_then(|rest| rest.parse::<i32>().ok())
             && (-14..=12).contains(&hours)
         {
             return TimeZone::Fixed(-hours * 3600);

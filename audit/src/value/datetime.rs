@@ -61,7 +61,11 @@ pub fn civil_from_days(days: i64) -> (i32, i32, i32) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year as i32, month as i32, day as i32)
 }
@@ -84,7 +88,12 @@ impl Fields {
     pub fn of_timestamp(timestamp: i64) -> Fields {
         let days = timestamp.div_euclid(USECS_PER_DAY);
         let (year, month, day) = civil_from_days(days);
-        Fields { year, month, day, ..Fields::of_time(timestamp.rem_euclid(USECS_PER_DAY)) }
+        Fields {
+            year,
+            month,
+            day,
+            ..Fields::of_time(timestamp.rem_euclid(USECS_PER_DAY))
+        }
     }
 
     pub fn of_time(time: i64) -> Fields {
@@ -108,8 +117,10 @@ impl Fields {
 
     /// Back to a timestamp; 22008 where it is out of range.
     pub fn timestamp(&self) -> Result<i64, SqlError> {
-        check_timestamp(days_from_civil(self.year, self.month, self.day) as i128 * i128::from(USECS_PER_DAY)
-            + i128::from(self.time_of_day()))
+        check_timestamp(
+            days_from_civil(self.year, self.month, self.day) as i128 * i128::from(USECS_PER_DAY)
+                + i128::from(self.time_of_day()),
+        )
     }
 }
 
@@ -163,9 +174,9 @@ fn shift(timestamp: i64, zone: TimeZone, sign: i64) -> Option<Result<i64, SqlErr
         return Some(Ok(timestamp));
     }
     match zone {
-        TimeZone::Fixed(east) => {
-            Some(check_timestamp(i128::from(timestamp) + i128::from(sign * i64::from(east) * USECS_PER_SECOND)))
-        }
+        TimeZone::Fixed(east) => Some(check_timestamp(
+            i128::from(timestamp) + i128::from(sign * i64::from(east) * USECS_PER_SECOND),
+        )),
         TimeZone::Unknown => None,
     }
 }
@@ -177,7 +188,11 @@ pub enum Literal {
     NegInfinity,
     Epoch,
     /// Date, time of day in microseconds (up to 24:00:00) and seconds east of Greenwich.
-    Point { days: i64, time: Option<i64>, east: Option<i32> },
+    Point {
+        days: i64,
+        time: Option<i64>,
+        east: Option<i32>,
+    },
 }
 
 fn odd_literal() -> SqlError {
@@ -192,7 +207,10 @@ fn field_out_of_range(text: &str) -> SqlError {
 pub fn parse_literal(text: &str, kind: &str) -> Result<Literal, SqlError> {
     let trimmed = trim_space(text);
     if trimmed.is_empty() {
-        return Err(SqlError::raised("22007", format!("invalid input syntax for type {kind}: \"{text}\"")));
+        return Err(SqlError::raised(
+            "22007",
+            format!("invalid input syntax for type {kind}: \"{text}\""),
+        ));
     }
     match trimmed.to_ascii_lowercase().as_str() {
         "infinity" => return Ok(Literal::Infinity),
@@ -204,9 +222,12 @@ pub fn parse_literal(text: &str, kind: &str) -> Result<Literal, SqlError> {
         Some(body) => (trim_space(body), true),
         None => (trimmed, false),
     };
-    let date_end = body.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(body.len());
+    let date_end = body
+        .find(|c: char| !c.is_ascii_digit() && c != '-')
+        .unwrap_or(body.len());
     let mut parts = body[..date_end].split('-');
-    let (Some(year), Some(month), Some(day), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(year), Some(month), Some(day), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return Err(odd_literal());
     };
     let plain = |part: &str, least: usize, most: usize| part.len() >= least && part.len() <= most;
@@ -225,16 +246,28 @@ pub fn parse_literal(text: &str, kind: &str) -> Result<Literal, SqlError> {
     let days = days_from_civil(year, month, day);
     let rest = &body[date_end..];
     if rest.is_empty() {
-        return Ok(Literal::Point { days, time: None, east: None });
+        return Ok(Literal::Point {
+            days,
+            time: None,
+            east: None,
+        });
     }
-    let rest = rest.strip_prefix(['T', 't']).unwrap_or_else(|| rest.trim_start_matches(' '));
+    let rest = rest
+        .strip_prefix(['T', 't'])
+        .unwrap_or_else(|| rest.trim_start_matches(' '));
     let (time, east) = parse_time_and_zone(rest, text)?;
-    Ok(Literal::Point { days, time: Some(time), east })
+    Ok(Literal::Point {
+        days,
+        time: Some(time),
+        east,
+    })
 }
 
 /// Reads `HH:MM[:SS[.ffffff]]` with an optional zone.
 pub fn parse_time_and_zone(text: &str, whole: &str) -> Result<(i64, Option<i32>), SqlError> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.')
+        .unwrap_or(text.len());
     let (clock, zone) = (&text[..end], text[end..].trim_start_matches(' '));
     let (clock, fraction) = match clock.split_once('.') {
         Some((clock, fraction)) => (clock, Some(fraction)),
@@ -262,7 +295,10 @@ pub fn parse_time_and_zone(text: &str, whole: &str) -> Result<(i64, Option<i32>)
     if second == 60 && micros > 0 {
         return Err(field_out_of_range(whole));
     }
-    Ok((hour * USECS_PER_HOUR + minute * USECS_PER_MINUTE + second * USECS_PER_SECOND + micros, east))
+    Ok((
+        hour * USECS_PER_HOUR + minute * USECS_PER_MINUTE + second * USECS_PER_SECOND + micros,
+        east,
+    ))
 }
 
 /// The server reads the fraction as a float and rounds it.
@@ -272,7 +308,8 @@ pub fn fraction_to_micros(fraction: &str) -> i64 {
 }
 
 fn parse_zone(zone: &str) -> Result<i32, SqlError> {
-    if zone.eq_ignore_ascii_case("z") || zone.eq_ignore_ascii_case("utc") || zone.eq_ignore_ascii_case("gmt") {
+    if zone.eq_ignore_ascii_case("z") || zone.eq_ignore_ascii_case("utc") || zone.eq_ignore_ascii_case("gmt")
+    {
         return Ok(0);
     }
     let sign = match zone.as_bytes()[0] {
@@ -286,7 +323,11 @@ fn parse_zone(zone: &str) -> Result<i32, SqlError> {
         false if rest.len() == 4 && rest.is_ascii() => vec![&rest[..2], &rest[2..]],
         false => vec![rest],
     };
-    if parts.len() > 3 || parts.iter().any(|p| p.is_empty() || p.len() > 2 || !p.bytes().all(|b| b.is_ascii_digit())) {
+    if parts.len() > 3
+        || parts
+            .iter()
+            .any(|p| p.is_empty() || p.len() > 2 || !p.bytes().all(|b| b.is_ascii_digit()))
+    {
         return Err(odd_literal());
     }
     let mut seconds = 0;
@@ -307,9 +348,8 @@ pub fn parse_date(text: &str, context: &Context) -> Result<Value, SqlError> {
         Literal::NegInfinity => DATE_NEG_INFINITY,
         Literal::Epoch => UNIX_EPOCH_DAY as i32,
         Literal::Point { time: Some(_), .. } => return Err(odd_literal()),
-        Literal::Point { days, .. } => {
-            check_date(days).map_err(|_| SqlError::raised("22008", format!("date out of range: \"{text}\"")))?
-        }
+        Literal::Point { days, .. } => check_date(days)
+            .map_err(|_| SqlError::raised("22008", format!("date out of range: \"{text}\"")))?,
     }))
 }
 
@@ -349,7 +389,10 @@ pub fn parse_timestamptz(text: &str, typmod: i32, context: &Context) -> Result<V
 pub fn parse_time(text: &str, typmod: i32) -> Result<Value, SqlError> {
     let trimmed = trim_space(text);
     if trimmed.is_empty() {
-        return Err(SqlError::raised("22007", format!("invalid input syntax for type time: \"{text}\"")));
+        return Err(SqlError::raised(
+            "22007",
+            format!("invalid input syntax for type time: \"{text}\""),
+        ));
     }
     let (time, zone) = parse_time_and_zone(trimmed, text)?;
     if zone.is_some() {
@@ -374,7 +417,11 @@ pub fn round_timestamp(timestamp: i64, typmod: i32) -> Result<i64, SqlError> {
 }
 
 pub fn round_time(time: i64, typmod: i32) -> i64 {
-    if (0..6).contains(&typmod) { round_micros(time, typmod) } else { time }
+    if (0..6).contains(&typmod) {
+        round_micros(time, typmod)
+    } else {
+        time
+    }
 }
 
 /// Half away from zero, at `digits` digits of the second.
@@ -396,7 +443,11 @@ fn push_date(out: &mut String, year: i32, month: i32, day: i32) {
 fn push_time(out: &mut String, time: i64) {
     use std::fmt::Write;
     let fields = Fields::of_time(time);
-    let _ = write!(out, "{:02}:{:02}:{:02}", fields.hour, fields.minute, fields.second);
+    let _ = write!(
+        out,
+        "{:02}:{:02}:{:02}",
+        fields.hour, fields.minute, fields.second
+    );
     push_fraction(out, fields.micros);
 }
 

@@ -13,7 +13,10 @@ pub enum SqlError {
 
 impl SqlError {
     pub fn raised(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
-        SqlError::Raised { sqlstate, message: message.into() }
+        SqlError::Raised {
+            sqlstate,
+            message: message.into(),
+        }
     }
 
     pub fn not_modelled(construct: impl Into<Cow<'static, str>>) -> SqlError {
@@ -37,7 +40,10 @@ impl SqlError {
 
     /// The text is not one of the type: 22P02.
     pub fn invalid_text(kind: &str, text: &str) -> SqlError {
-        SqlError::raised("22P02", format!("invalid input syntax for type {kind}: \"{text}\""))
+        SqlError::raised(
+            "22P02",
+            format!("invalid input syntax for type {kind}: \"{text}\""),
+        )
     }
 
     pub fn invalid_parameter(message: impl Into<String>) -> SqlError {

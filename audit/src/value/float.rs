@@ -10,7 +10,9 @@ pub fn parse_float8(text: &str) -> Result<f64, SqlError> {
         Shape::Special(value) => return Ok(value),
         Shape::Digits(digits) => digits,
     };
-    let value: f64 = digits.parse().map_err(|_| SqlError::invalid_text("double precision", text))?;
+    let value: f64 = digits
+        .parse()
+        .map_err(|_| SqlError::invalid_text("double precision", text))?;
     check(value.is_infinite(), value == 0.0, digits, "double precision")?;
     Ok(value)
 }
@@ -41,7 +43,13 @@ fn shape<'a>(text: &'a str, kind: &str) -> Result<Shape<'a>, SqlError> {
         None => return Err(invalid()),
     };
     match rest.to_ascii_lowercase().as_str() {
-        "inf" | "infinity" => return Ok(Shape::Special(if negative { f64::NEG_INFINITY } else { f64::INFINITY })),
+        "inf" | "infinity" => {
+            return Ok(Shape::Special(if negative {
+                f64::NEG_INFINITY
+            } else {
+                f64::INFINITY
+            }));
+        }
         "nan" if rest.len() == trimmed.len() => return Ok(Shape::Special(f64::NAN)),
         // The C library may take these; hexadecimal floats too.
         other if other.starts_with("nan") || other.starts_with("0x") => {
@@ -71,7 +79,10 @@ fn check(infinite: bool, zero: bool, digits: &str, kind: &str) -> Result<(), Sql
     let mantissa = digits.split(['e', 'E']).next().unwrap_or(digits);
     let underflow = zero && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b));
     match infinite || underflow {
-        true => Err(SqlError::raised("22003", format!("\"{digits}\" is out of range for type {kind}"))),
+        true => Err(SqlError::raised(
+            "22003",
+            format!("\"{digits}\" is out of range for type {kind}"),
+        )),
         false => Ok(()),
     }
 }
@@ -80,10 +91,18 @@ pub fn print_float8(value: f64) -> String {
     if let Some(special) = special(value.is_nan(), value.is_infinite(), value < 0.0) {
         return special.to_owned();
     }
-    let mut printed = closest(format!("{value:e}"), |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
+    let mut printed = closest(
+        format!("{value:e}"),
+        |digits| format!("{value:.digits$e}"),
+        |s| s.parse() == Ok(value),
+    );
     let bits = value.to_bits();
     if bits & 1 == 0 && value != 0.0 && on_boundary(&printed, midpoints(bits & !(1 << 63), 52, 1075)) {
-        printed = longer(&printed, |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
+        printed = longer(
+            &printed,
+            |digits| format!("{value:.digits$e}"),
+            |s| s.parse() == Ok(value),
+        );
     }
     layout(&printed, 15)
 }
@@ -92,10 +111,21 @@ pub fn print_float4(value: f32) -> String {
     if let Some(special) = special(value.is_nan(), value.is_infinite(), value < 0.0) {
         return special.to_owned();
     }
-    let mut printed = closest(format!("{value:e}"), |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
+    let mut printed = closest(
+        format!("{value:e}"),
+        |digits| format!("{value:.digits$e}"),
+        |s| s.parse() == Ok(value),
+    );
     let bits = value.to_bits();
-    if bits & 1 == 0 && value != 0.0 && on_boundary(&printed, midpoints(u64::from(bits & !(1 << 31)), 23, 150)) {
-        printed = longer(&printed, |digits| format!("{value:.digits$e}"), |s| s.parse() == Ok(value));
+    if bits & 1 == 0
+        && value != 0.0
+        && on_boundary(&printed, midpoints(u64::from(bits & !(1 << 31)), 23, 150))
+    {
+        printed = longer(
+            &printed,
+            |digits| format!("{value:.digits$e}"),
+            |s| s.parse() == Ok(value),
+        );
     }
     layout(&printed, 6)
 }
@@ -128,8 +158,13 @@ fn midpoints(bits: u64, mantissa_bits: u32, bias: i64) -> [(BigInt, i64); 2] {
 /// Whether the printed decimal lies exactly halfway to a neighbour. Such a decimal reads back only by
 /// the rule "ties to even", which the server's printer does not rely on.
 fn on_boundary(printed: &str, midpoints: [(BigInt, i64); 2]) -> bool {
-    let (mantissa, exponent) = printed.trim_start_matches('-').split_once('e').expect("scientific form");
-    let fraction = mantissa.split_once('.').map_or(0, |(_, fraction)| fraction.len() as i64);
+    let (mantissa, exponent) = printed
+        .trim_start_matches('-')
+        .split_once('e')
+        .expect("scientific form");
+    let fraction = mantissa
+        .split_once('.')
+        .map_or(0, |(_, fraction)| fraction.len() as i64);
     let digits: BigInt = mantissa.replace('.', "").parse().expect("digits");
     let exponent: i64 = exponent.parse::<i64>().expect("exponent") - fraction;
     midpoints.into_iter().any(|(integer, power)| {
@@ -157,7 +192,11 @@ fn closest(shortest: String, round: impl Fn(usize) -> String, reads_back: impl F
 fn longer(printed: &str, round: impl Fn(usize) -> String, reads_back: impl Fn(&str) -> bool) -> String {
     let bare = |text: &str| {
         let (mantissa, exponent) = text.split_once('e').expect("scientific form");
-        let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+        let mantissa = if mantissa.contains('.') {
+            mantissa.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            mantissa
+        };
         format!("{mantissa}e{exponent}")
     };
     (0..18)

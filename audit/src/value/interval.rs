@@ -24,14 +24,18 @@ fn out_of_range() -> SqlError {
 impl Interval {
     /// The linear value by which intervals are compared: months of 30 days, days of 24 hours.
     pub fn linear(self) -> i128 {
-        (i128::from(self.months) * 30 + i128::from(self.days)) * i128::from(USECS_PER_DAY) + i128::from(self.micros)
+        (i128::from(self.months) * 30 + i128::from(self.days)) * i128::from(USECS_PER_DAY)
+            + i128::from(self.micros)
     }
 
     /// Reads `1 year -2 mons 3 days 04:05:06.7` and its like.
     pub fn parse(text: &str) -> Result<Interval, SqlError> {
         let trimmed = trim_space(text);
         if trimmed.is_empty() {
-            return Err(SqlError::raised("22007", format!("invalid input syntax for type interval: \"{text}\"")));
+            return Err(SqlError::raised(
+                "22007",
+                format!("invalid input syntax for type interval: \"{text}\""),
+            ));
         }
         let (mut months, mut days, mut micros) = (0i64, 0i64, 0i128);
         let mut seen: Vec<&'static str> = Vec::new();
@@ -63,7 +67,13 @@ impl Interval {
             };
             let negative = quantity.starts_with('-');
             let count: i64 = match quantity.strip_prefix('+').unwrap_or(quantity) {
-                plain if plain.strip_prefix('-').unwrap_or(plain).bytes().all(|b| b.is_ascii_digit()) => {
+                plain
+                    if plain
+                        .strip_prefix('-')
+                        .unwrap_or(plain)
+                        .bytes()
+                        .all(|b| b.is_ascii_digit()) =>
+                {
                     plain.parse().map_err(|_| odd())?
                 }
                 _ => return Err(odd()),
@@ -72,7 +82,9 @@ impl Interval {
                 return Err(odd());
             }
             let unit = unit_name(unit).ok_or_else(odd)?;
-            if seen.contains(&unit) || (seen.contains(&"time") && matches!(unit, "hour" | "minute" | "second")) {
+            if seen.contains(&unit)
+                || (seen.contains(&"time") && matches!(unit, "hour" | "minute" | "second"))
+            {
                 return Err(odd());
             }
             seen.push(unit);
@@ -91,7 +103,10 @@ impl Interval {
                 "second" => {
                     micros += i128::from(count) * i128::from(USECS_PER_SECOND);
                     if let Some(fraction) = fraction {
-                        if fraction.is_empty() || fraction.len() > 15 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+                        if fraction.is_empty()
+                            || fraction.len() > 15
+                            || !fraction.bytes().all(|b| b.is_ascii_digit())
+                        {
                             return Err(odd());
                         }
                         let part = i128::from(fraction_to_micros(fraction));
@@ -147,7 +162,11 @@ impl Interval {
         use std::fmt::Write;
         let mut out = String::new();
         let (mut empty, mut before) = (true, false);
-        for (value, unit) in [(self.months / 12, "year"), (self.months % 12, "mon"), (self.days, "day")] {
+        for (value, unit) in [
+            (self.months / 12, "year"),
+            (self.months % 12, "mon"),
+            (self.days, "day"),
+        ] {
             if value != 0 {
                 let space = if empty { "" } else { " " };
                 let plus = if before && value > 0 { "+" } else { "" };
@@ -206,7 +225,8 @@ fn parse_clock(word: &str) -> Result<i128, SqlError> {
         None => (rest, None),
     };
     let parts: Vec<&str> = clock.split(':').collect();
-    let digits = |part: &&str| !part.is_empty() && part.len() <= 6 && part.bytes().all(|b| b.is_ascii_digit());
+    let digits =
+        |part: &&str| !part.is_empty() && part.len() <= 6 && part.bytes().all(|b| b.is_ascii_digit());
     // Two fields with a fraction mean minutes and seconds: left to the server.
     if !parts.iter().all(digits) || !(parts.len() == 3 || (parts.len() == 2 && fraction.is_none())) {
         return Err(odd());
@@ -218,7 +238,9 @@ fn parse_clock(word: &str) -> Result<i128, SqlError> {
         return Err(odd());
     }
     let micros = match fraction {
-        Some(f) if f.is_empty() || f.len() > 15 || !f.bytes().all(|b| b.is_ascii_digit()) => return Err(odd()),
+        Some(f) if f.is_empty() || f.len() > 15 || !f.bytes().all(|b| b.is_ascii_digit()) => {
+            return Err(odd());
+        }
         Some(f) => i128::from(fraction_to_micros(f)),
         None => 0,
     };
@@ -234,7 +256,10 @@ mod tests {
         for (text, printed) in [
             ("1 day", "1 day"),
             ("2 hours 5 mins", "02:05:00"),
-            ("1 year 2 months -3 days 04:05:06.7", "1 year 2 mons -3 days +04:05:06.7"),
+            (
+                "1 year 2 months -3 days 04:05:06.7",
+                "1 year 2 mons -3 days +04:05:06.7",
+            ),
             ("-1 day -00:00:01", "-1 days -00:00:01"),
             ("90 minutes", "01:30:00"),
             ("1 week ago", "-7 days"),

@@ -17,7 +17,9 @@ use std::sync::Arc;
 pub fn decode(type_oid: TypeOid, format: i16, bytes: Option<&[u8]>, context: &Context) -> Value {
     let Some(bytes) = bytes else { return Value::Null };
     let decoded = match format {
-        0 => std::str::from_utf8(bytes).ok().and_then(|text| decode_text(type_oid, text, context)),
+        0 => std::str::from_utf8(bytes)
+            .ok()
+            .and_then(|text| decode_text(type_oid, text, context)),
         1 => decode_binary(type_oid, bytes, context),
         _ => None,
     };
@@ -54,7 +56,10 @@ fn opaque(type_oid: TypeOid, text: &str, context: &Context) -> Option<Value> {
     if is_modelled(type_oid) || types.element(types.base(type_oid)).is_some() {
         return None;
     }
-    Some(Value::Opaque { type_oid, text: text.into() })
+    Some(Value::Opaque {
+        type_oid,
+        text: text.into(),
+    })
 }
 
 fn is_modelled(type_oid: TypeOid) -> bool {
@@ -131,7 +136,11 @@ fn decode_binary(type_oid: TypeOid, bytes: &[u8], context: &Context) -> Option<V
 }
 
 fn decode_array(bytes: &[u8], context: &Context) -> Option<Value> {
-    let word = |at: usize| bytes.get(at..at + 4).map(|b| i32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+    let word = |at: usize| {
+        bytes
+            .get(at..at + 4)
+            .map(|b| i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    };
     let (count, element) = (word(0)?, word(8)? as u32);
     if !(0..=6).contains(&count) {
         return None;
@@ -163,7 +172,11 @@ fn decode_array(bytes: &[u8], context: &Context) -> Option<Value> {
     if total == 0 {
         dimensions.clear();
     }
-    Some(Value::Array(Arc::new(Array { element, dimensions, items })))
+    Some(Value::Array(Arc::new(Array {
+        element,
+        dimensions,
+        items,
+    })))
 }
 
 /// The text that the server prints, or `None` where that is not known. NULL and unknown have none.
@@ -194,9 +207,12 @@ pub fn encode_text(value: &Value, context: &Context) -> Option<String> {
             TimeZone::Unknown => return None,
         },
         Value::Date(_) | Value::Timestamp(_) | Value::TimestampTz(_) => return None,
-        Value::Interval { months, days, micros } if context.interval_style_postgres => {
-            Interval { months: *months, days: *days, micros: *micros }.print()
+        Value::Interval { months, days, micros } if context.interval_style_postgres => Interval {
+            months: *months,
+            days: *days,
+            micros: *micros,
         }
+        .print(),
         Value::Interval { .. } => return None,
         Value::Array(array) => return array.print(|item| encode_text(item, context)),
         Value::Enum { label, .. } => label.to_string(),
@@ -225,7 +241,9 @@ pub fn parse(text: &str, type_oid: TypeOid, typmod: i32, context: &Context) -> R
         oid::TIMESTAMPTZ => datetime::parse_timestamptz(text, typmod, context)?,
         // Under other styles a sign means something else.
         oid::INTERVAL if !context.interval_style_postgres => {
-            return Err(SqlError::not_modelled("interval literal under another IntervalStyle"));
+            return Err(SqlError::not_modelled(
+                "interval literal under another IntervalStyle",
+            ));
         }
         oid::INTERVAL => {
             let Interval { months, days, micros } = Interval::parse(text)?;
@@ -253,7 +271,11 @@ fn parse_other(text: &str, type_oid: TypeOid, typmod: i32, context: &Context) ->
     match context.user_types.by_oid.get(&type_oid) {
         Some(user) => match &user.kind {
             UserKind::Enum(labels) => match labels.iter().position(|label| **label == *text) {
-                Some(order) => Ok(Value::Enum { type_oid, order: order as u32, label: labels[order].clone() }),
+                Some(order) => Ok(Value::Enum {
+                    type_oid,
+                    order: order as u32,
+                    label: labels[order].clone(),
+                }),
                 None => Err(SqlError::raised(
                     "22P02",
                     format!("invalid input value for enum {}: \"{text}\"", user.name),
@@ -275,7 +297,12 @@ fn parse_integer<T: TryFrom<i64>>(text: &str, kind: &str) -> Result<T, SqlError>
     if digits.is_empty() {
         return Err(SqlError::invalid_text(kind, text));
     }
-    let too_large = || SqlError::raised("22003", format!("value \"{text}\" is out of range for type {kind}"));
+    let too_large = || {
+        SqlError::raised(
+            "22003",
+            format!("value \"{text}\" is out of range for type {kind}"),
+        )
+    };
     let negative = trimmed.starts_with('-');
     let magnitude: i64 = match digits.parse::<u64>() {
         Ok(magnitude) if negative => 0i64.checked_sub_unsigned(magnitude).ok_or_else(too_large)?,
@@ -313,10 +340,16 @@ fn parse_bytea(text: &str) -> Result<Vec<u8>, SqlError> {
         if hex.bytes().any(|b| matches!(b, b' ' | b'\n' | b'\t' | b'\r')) {
             return Err(SqlError::not_modelled("bytea literal with blanks"));
         }
-        let digit = |b: u8| (b as char).to_digit(16).ok_or_else(|| SqlError::invalid_parameter("invalid hexadecimal data"));
+        let digit = |b: u8| {
+            (b as char)
+                .to_digit(16)
+                .ok_or_else(|| SqlError::invalid_parameter("invalid hexadecimal data"))
+        };
         while let Some(high) = bytes.next() {
             let high = digit(high)?;
-            let low = bytes.next().ok_or_else(|| SqlError::invalid_parameter("invalid hexadecimal data"))?;
+            let low = bytes
+                .next()
+                .ok_or_else(|| SqlError::invalid_parameter("invalid hexadecimal data"))?;
             out.push((high << 4 | digit(low)?) as u8);
         }
         return Ok(out);
@@ -379,7 +412,14 @@ fn parse_uuid(text: &str) -> Result<u128, SqlError> {
 
 pub fn print_uuid(value: u128) -> String {
     let hex = format!("{value:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 /// Whether the text is blank, for callers that read optional fields.
@@ -418,10 +458,17 @@ mod tests {
 
     #[test]
     fn what_the_settings_blur_is_unknown() {
-        let context = Context { shortest_floats: false, interval_style_postgres: false, ..Context::defaults() };
+        let context = Context {
+            shortest_floats: false,
+            interval_style_postgres: false,
+            ..Context::defaults()
+        };
         assert!(decode(oid::FLOAT8, 0, Some(b"0.1"), &context).is_unknown());
         assert!(decode(oid::INTERVAL, 0, Some(b"1 day"), &context).is_unknown());
-        assert!(matches!(decode(oid::FLOAT8, 1, Some(&0.1f64.to_be_bytes()), &context), Value::Float8(_)));
+        assert!(matches!(
+            decode(oid::FLOAT8, 1, Some(&0.1f64.to_be_bytes()), &context),
+            Value::Float8(_)
+        ));
     }
 
     #[test]
@@ -430,6 +477,9 @@ mod tests {
         assert!(decode(oid::INT4, 0, Some(b"x"), &context).is_unknown());
         assert!(decode(oid::TIMESTAMPTZ, 0, Some(b"2024-01-01 00:00:00"), &context).is_unknown());
         assert!(decode(oid::INT4, 1, Some(b"abc"), &context).is_unknown());
-        assert!(matches!(decode(oid::INET, 0, Some(b"10.0.0.1"), &context), Value::Opaque { .. }));
+        assert!(matches!(
+            decode(oid::INET, 0, Some(b"10.0.0.1"), &context),
+            Value::Opaque { .. }
+        ));
     }
 }

@@ -30,7 +30,13 @@ pub fn parse_jsonb(text: &str) -> Result<Json, SqlError> {
 }
 
 fn read(text: &str, lenient: bool) -> Result<Json, SqlError> {
-    let mut reader = Reader { bytes: text.as_bytes(), text, at: 0, depth: 0, lenient };
+    let mut reader = Reader {
+        bytes: text.as_bytes(),
+        text,
+        at: 0,
+        depth: 0,
+        lenient,
+    };
     let value = reader.value()?;
     reader.space();
     if reader.at != text.len() {
@@ -76,7 +82,9 @@ impl Reader<'_> {
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
                 let rest = &self.text[self.at..];
-                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let end = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .unwrap_or(rest.len());
                 let word = match &rest[..end] {
                     "null" => Json::Null,
                     "true" => Json::Bool(true),
@@ -173,7 +181,11 @@ impl Reader<'_> {
             }
         }
         // A number must not run into a word.
-        if self.bytes.get(self.at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80) {
+        if self
+            .bytes
+            .get(self.at)
+            .is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80)
+        {
             return Err(invalid());
         }
         if self.lenient {
@@ -187,7 +199,11 @@ impl Reader<'_> {
         let mut out = String::new();
         loop {
             let start = self.at;
-            while self.bytes.get(self.at).is_some_and(|&b| b >= 0x20 && b != b'"' && b != b'\\') {
+            while self
+                .bytes
+                .get(self.at)
+                .is_some_and(|&b| b >= 0x20 && b != b'"' && b != b'\\')
+            {
                 self.at += 1;
             }
             out.push_str(&self.text[start..self.at]);
@@ -283,7 +299,11 @@ impl Json {
     pub fn at(&self, index: i64) -> Option<&Json> {
         match self {
             Json::Array(items) => {
-                let index = if index < 0 { items.len() as i64 + index } else { index };
+                let index = if index < 0 {
+                    items.len() as i64 + index
+                } else {
+                    index
+                };
                 usize::try_from(index).ok().and_then(|index| items.get(index))
             }
             _ => None,
@@ -353,16 +373,18 @@ impl Json {
         match (self, other) {
             (Json::Array(items), Json::Array(wanted)) => wanted.iter().all(|w| contains_item(items, w)),
             // A top-level array contains a bare scalar.
-            (Json::Array(items), scalar) if !matches!(scalar, Json::Object(_)) => contains_item(items, scalar),
+            (Json::Array(items), scalar) if !matches!(scalar, Json::Object(_)) => {
+                contains_item(items, scalar)
+            }
             (a, b) => a.contains_strictly(b),
         }
     }
 
     fn contains_strictly(&self, other: &Json) -> bool {
         match (self, other) {
-            (Json::Object(_), Json::Object(wanted)) => {
-                wanted.iter().all(|(key, value)| self.get(key).is_some_and(|own| own.contains_strictly(value)))
-            }
+            (Json::Object(_), Json::Object(wanted)) => wanted
+                .iter()
+                .all(|(key, value)| self.get(key).is_some_and(|own| own.contains_strictly(value))),
             (Json::Array(items), Json::Array(wanted)) => wanted.iter().all(|w| contains_item(items, w)),
             (a, b) => a == b,
         }

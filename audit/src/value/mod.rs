@@ -65,15 +65,26 @@ pub enum Value {
     /// Microseconds since 2000-01-01; `i64::MAX`/`MIN` are the infinities.
     Timestamp(i64),
     TimestampTz(i64),
-    Interval { months: i32, days: i32, micros: i64 },
+    Interval {
+        months: i32,
+        days: i32,
+        micros: i64,
+    },
     Json(Arc<str>),
     /// Canonical text of a jsonb.
     Jsonb(Arc<str>),
     Array(Arc<Array>),
     /// A label of an enum type with its sort order.
-    Enum { type_oid: TypeOid, order: u32, label: Arc<str> },
+    Enum {
+        type_oid: TypeOid,
+        order: u32,
+        label: Arc<str>,
+    },
     /// A value of a type that is only compared for equality of its text form.
-    Opaque { type_oid: TypeOid, text: Arc<str> },
+    Opaque {
+        type_oid: TypeOid,
+        text: Arc<str>,
+    },
 }
 
 #[derive(Clone, Debug)]

@@ -51,7 +51,12 @@ struct Candidate {
 impl Types<'_> {
     /// An operator between `left` and `right`; `left` is `None` for a prefix operator, `Some(0)` or
     /// `Some(705)` for an unknown literal.
-    pub fn resolve_operator(self, name: &str, left: Option<TypeOid>, right: Option<TypeOid>) -> Option<Resolved> {
+    pub fn resolve_operator(
+        self,
+        name: &str,
+        left: Option<TypeOid>,
+        right: Option<TypeOid>,
+    ) -> Option<Resolved> {
         let name = if name == "!=" { "<>" } else { name };
         let literal = |t: TypeOid| if t == 0 { oid::UNKNOWN } else { t };
         let right = right.unwrap_or(oid::UNKNOWN);
@@ -77,7 +82,13 @@ impl Types<'_> {
                     (l, r) => (l, r, false),
                 };
                 let base = self.base(l);
-                exact(&[l, r]).or_else(|| if guessed && base != l { exact(&[base, base]) } else { None })
+                exact(&[l, r]).or_else(|| {
+                    if guessed && base != l {
+                        exact(&[base, base])
+                    } else {
+                        None
+                    }
+                })
             }
             _ => exact(&inputs),
         };
@@ -109,7 +120,11 @@ impl Types<'_> {
     pub fn function_is_cast(self, name: &str, inputs: &[TypeOid]) -> Option<TypeOid> {
         let &[input] = inputs else { return None };
         let exact = |index: &u16| CATALOG.functions[*index as usize].arguments[..] == [input];
-        if CATALOG.functions_by_name.get(name).is_some_and(|rows| rows.iter().any(exact)) {
+        if CATALOG
+            .functions_by_name
+            .get(name)
+            .is_some_and(|rows| rows.iter().any(exact))
+        {
             return None;
         }
         let target = *CATALOG.types_by_name.get(name)?;
@@ -123,7 +138,10 @@ impl Types<'_> {
 
     /// func_match_argtypes, then func_select_candidate.
     fn choose(self, inputs: &[TypeOid], all: Vec<Candidate>) -> Option<Candidate> {
-        let mut left: Vec<Candidate> = all.into_iter().filter(|c| self.can_coerce(inputs, &c.arguments)).collect();
+        let mut left: Vec<Candidate> = all
+            .into_iter()
+            .filter(|c| self.can_coerce(inputs, &c.arguments))
+            .collect();
         match left.len() {
             0 => return None,
             1 => return left.pop(),
@@ -133,7 +151,11 @@ impl Types<'_> {
         let unknowns = bases.iter().filter(|&&base| base == oid::UNKNOWN).count();
 
         left = keep_best(left, |c| {
-            bases.iter().zip(&c.arguments).filter(|(base, arg)| **base != oid::UNKNOWN && base == arg).count()
+            bases
+                .iter()
+                .zip(&c.arguments)
+                .filter(|(base, arg)| **base != oid::UNKNOWN && base == arg)
+                .count()
         });
         if left.len() == 1 {
             return left.pop();
@@ -141,7 +163,8 @@ impl Types<'_> {
 
         left = keep_best(left, |c| {
             let fits = |(base, arg): &(&TypeOid, &TypeOid)| {
-                **base != oid::UNKNOWN && (base == arg || self.category(**arg) == (self.category(**base).0, true))
+                **base != oid::UNKNOWN
+                    && (base == arg || self.category(**arg) == (self.category(**base).0, true))
             };
             bases.iter().zip(&c.arguments).filter(fits).count()
         });
@@ -178,13 +201,19 @@ impl Types<'_> {
             return None;
         }
         let supposed: SmallVec<[TypeOid; 4]> = bases.iter().map(|_| first).collect();
-        let mut fitting = left.into_iter().filter(|c| self.can_coerce(&supposed, &c.arguments));
+        let mut fitting = left
+            .into_iter()
+            .filter(|c| self.can_coerce(&supposed, &c.arguments));
         let only = fitting.next()?;
         fitting.next().is_none().then_some(only)
     }
 
     /// For each unknown input the category to prefer, or `None` for the whole if the candidates conflict.
-    fn categories_for_unknowns(self, bases: &[TypeOid], left: &[Candidate]) -> Option<Vec<Option<(u8, bool)>>> {
+    fn categories_for_unknowns(
+        self,
+        bases: &[TypeOid],
+        left: &[Candidate],
+    ) -> Option<Vec<Option<(u8, bool)>>> {
         let mut slots = Vec::with_capacity(bases.len());
         for (position, &base) in bases.iter().enumerate() {
             if base != oid::UNKNOWN {
@@ -228,7 +257,8 @@ impl Types<'_> {
         let mut binding = Binding::default();
         let mut array: Option<TypeOid> = None;
         let mut compatible: SmallVec<[TypeOid; 4]> = SmallVec::new();
-        let (mut nonarray, mut enumeration, mut compatible_nonarray, mut compatible_seen) = (false, false, false, false);
+        let (mut nonarray, mut enumeration, mut compatible_nonarray, mut compatible_seen) =
+            (false, false, false, false);
         for (&input, &target) in inputs.iter().zip(declared) {
             let known = input != oid::UNKNOWN;
             match target {
@@ -317,8 +347,12 @@ impl Types<'_> {
                 plain => plain,
             })
         };
-        let arguments: Option<Vec<TypeOid>> =
-            chosen.arguments.iter().zip(inputs).map(|(&declared, &input)| actual(declared, input)).collect();
+        let arguments: Option<Vec<TypeOid>> = chosen
+            .arguments
+            .iter()
+            .zip(inputs)
+            .map(|(&declared, &input)| actual(declared, input))
+            .collect();
         Some(Resolved {
             function: FunctionId::new(chosen.function),
             arguments: arguments?,
@@ -378,7 +412,11 @@ fn spread(index: u16, row: &FunctionRow, count: usize) -> Option<Candidate> {
     } else {
         arguments.truncate(count);
     }
-    Some(Candidate { function: index, arguments, result: row.result })
+    Some(Candidate {
+        function: index,
+        arguments,
+        result: row.result,
+    })
 }
 
 /// Keeps the candidates with the highest score, in order.
@@ -409,18 +447,33 @@ mod tests {
     fn operators_resolve_as_the_server_does() {
         use oid::*;
         assert_eq!(operator("+", INT4, INT4), Some((vec![INT4, INT4], INT4)));
-        assert_eq!(operator("+", INT4, NUMERIC), Some((vec![NUMERIC, NUMERIC], NUMERIC)));
+        assert_eq!(
+            operator("+", INT4, NUMERIC),
+            Some((vec![NUMERIC, NUMERIC], NUMERIC))
+        );
         assert_eq!(operator("+", INT4, UNKNOWN), Some((vec![INT4, INT4], INT4)));
         assert_eq!(operator("=", VARCHAR, UNKNOWN), Some((vec![TEXT, TEXT], BOOL)));
         assert_eq!(operator("=", UNKNOWN, UNKNOWN), Some((vec![TEXT, TEXT], BOOL)));
-        assert_eq!(operator("+", FLOAT4, NUMERIC), Some((vec![FLOAT4, FLOAT8], FLOAT8)));
-        assert_eq!(operator("-", TIMESTAMP, UNKNOWN), Some((vec![TIMESTAMP, TIMESTAMP], INTERVAL)));
+        assert_eq!(
+            operator("+", FLOAT4, NUMERIC),
+            Some((vec![FLOAT4, FLOAT8], FLOAT8))
+        );
+        assert_eq!(
+            operator("-", TIMESTAMP, UNKNOWN),
+            Some((vec![TIMESTAMP, TIMESTAMP], INTERVAL))
+        );
         assert_eq!(operator("+", DATE, INT4), Some((vec![DATE, INT4], DATE)));
         assert_eq!(operator("||", TEXT, INT4), Some((vec![TEXT, INT4], TEXT)));
-        assert_eq!(operator("||", INT4_ARRAY, INT4), Some((vec![INT4_ARRAY, INT4], INT4_ARRAY)));
+        assert_eq!(
+            operator("||", INT4_ARRAY, INT4),
+            Some((vec![INT4_ARRAY, INT4], INT4_ARRAY))
+        );
         assert_eq!(operator("=", INT4, TEXT), None);
         assert_eq!(operator("->>", JSONB, UNKNOWN), Some((vec![JSONB, TEXT], TEXT)));
-        assert_eq!(operator("=", INT4_ARRAY, UNKNOWN), Some((vec![INT4_ARRAY, INT4_ARRAY], BOOL)));
+        assert_eq!(
+            operator("=", INT4_ARRAY, UNKNOWN),
+            Some((vec![INT4_ARRAY, INT4_ARRAY], BOOL))
+        );
     }
 
     #[test]
@@ -429,14 +482,42 @@ mod tests {
         let (mood, moods, age) = (20_000, 20_001, 20_002);
         let mut user = UserTypes::default();
         let labels = vec!["sad".into(), "ok".into()];
-        user.by_oid.insert(mood, UserType { name: "mood".into(), kind: UserKind::Enum(labels), array: moods });
-        user.by_oid.insert(moods, UserType { name: "_mood".into(), kind: UserKind::Array(mood), array: 0 });
-        user.by_oid.insert(age, UserType { name: "age".into(), kind: UserKind::Domain(oid::INT4, -1), array: 0 });
+        user.by_oid.insert(
+            mood,
+            UserType {
+                name: "mood".into(),
+                kind: UserKind::Enum(labels),
+                array: moods,
+            },
+        );
+        user.by_oid.insert(
+            moods,
+            UserType {
+                name: "_mood".into(),
+                kind: UserKind::Array(mood),
+                array: 0,
+            },
+        );
+        user.by_oid.insert(
+            age,
+            UserType {
+                name: "age".into(),
+                kind: UserKind::Domain(oid::INT4, -1),
+                array: 0,
+            },
+        );
         let types = Types::with(&user);
-        let less = types.resolve_operator("<", Some(mood), Some(oid::UNKNOWN)).unwrap();
+        let less = types
+            .resolve_operator("<", Some(mood), Some(oid::UNKNOWN))
+            .unwrap();
         assert_eq!((less.arguments, less.result), (vec![mood, mood], oid::BOOL));
-        let plus = types.resolve_operator("+", Some(age), Some(oid::UNKNOWN)).unwrap();
-        assert_eq!((plus.arguments, plus.result), (vec![oid::INT4, oid::INT4], oid::INT4));
+        let plus = types
+            .resolve_operator("+", Some(age), Some(oid::UNKNOWN))
+            .unwrap();
+        assert_eq!(
+            (plus.arguments, plus.result),
+            (vec![oid::INT4, oid::INT4], oid::INT4)
+        );
         let listed = types.resolve_aggregate("array_agg", &[mood]).unwrap();
         assert_eq!(listed.result, moods);
         assert!(types.resolve_operator("<", Some(mood), Some(oid::TEXT)).is_none());
@@ -445,12 +526,19 @@ mod tests {
     #[test]
     fn functions_resolve_as_the_server_does() {
         use oid::*;
-        let function = |name: &str, args: &[TypeOid]| resolve_function(name, args).map(|r| (r.arguments, r.result));
+        let function =
+            |name: &str, args: &[TypeOid]| resolve_function(name, args).map(|r| (r.arguments, r.result));
         assert_eq!(function("abs", &[INT4]), Some((vec![INT4], INT4)));
         assert_eq!(function("round", &[INT4]), Some((vec![FLOAT8], FLOAT8)));
-        assert_eq!(function("round", &[NUMERIC, INT4]), Some((vec![NUMERIC, INT4], NUMERIC)));
+        assert_eq!(
+            function("round", &[NUMERIC, INT4]),
+            Some((vec![NUMERIC, INT4], NUMERIC))
+        );
         assert_eq!(function("length", &[UNKNOWN]), Some((vec![TEXT], INT4)));
-        assert_eq!(function("concat", &[UNKNOWN, INT4]), Some((vec![TEXT, INT4], TEXT)));
+        assert_eq!(
+            function("concat", &[UNKNOWN, INT4]),
+            Some((vec![TEXT, INT4], TEXT))
+        );
         assert_eq!(function("sum", &[INT4]), Some((vec![INT4], INT8)));
         assert_eq!(function("nosuch", &[]), None);
     }

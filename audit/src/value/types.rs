@@ -38,7 +38,9 @@ impl<'a> Types<'a> {
     pub const BUILT_IN: Types<'static> = Types { user: None };
 
     pub fn with(user: &'a UserTypes) -> Types<'a> {
-        Types { user: (!user.by_oid.is_empty()).then_some(user) }
+        Types {
+            user: (!user.by_oid.is_empty()).then_some(user),
+        }
     }
 
     fn row(self, type_oid: TypeOid) -> Option<&'static TypeRow> {
@@ -46,7 +48,9 @@ impl<'a> Types<'a> {
     }
 
     fn user_kind(self, type_oid: TypeOid) -> Option<&'a UserKind> {
-        self.user.and_then(|user| user.by_oid.get(&type_oid)).map(|row| &row.kind)
+        self.user
+            .and_then(|user| user.by_oid.get(&type_oid))
+            .map(|row| &row.kind)
     }
 
     /// pg_type.typcategory, and whether it is the preferred type of its category.
@@ -206,7 +210,10 @@ impl<'a> Types<'a> {
             }
         }
         let chosen = if chosen == oid::UNKNOWN { oid::TEXT } else { chosen };
-        inputs.iter().all(|&input| self.can_cast(input, chosen, CastKind::Implicit)).then_some(chosen)
+        inputs
+            .iter()
+            .all(|&input| self.can_cast(input, chosen, CastKind::Implicit))
+            .then_some(chosen)
     }
 }
 
@@ -251,7 +258,10 @@ mod tests {
         assert_eq!(common_type(&[oid::UNKNOWN, oid::UNKNOWN]), Some(oid::TEXT));
         assert_eq!(common_type(&[oid::INT4, oid::TEXT]), None);
         assert_eq!(common_type(&[oid::VARCHAR, oid::TEXT]), Some(oid::VARCHAR));
-        assert_eq!(common_type(&[oid::DATE, oid::TIMESTAMPTZ, oid::TIMESTAMP]), Some(oid::TIMESTAMPTZ));
+        assert_eq!(
+            common_type(&[oid::DATE, oid::TIMESTAMPTZ, oid::TIMESTAMP]),
+            Some(oid::TIMESTAMPTZ)
+        );
     }
 
     #[test]

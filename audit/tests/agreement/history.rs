@@ -63,8 +63,17 @@ impl History {
     pub fn setup(&self) -> String {
         let mut text = "init: create table kv (k int primary key, v int)\n".to_owned();
         if !self.initial.is_empty() {
-            let rows: Vec<String> = self.initial.iter().map(|(k, v)| format!("({k}, {})", cell(*v))).collect();
-            let _ = writeln!(text, "init: insert into kv values {} => INSERT 0 {}", rows.join(", "), rows.len());
+            let rows: Vec<String> = self
+                .initial
+                .iter()
+                .map(|(k, v)| format!("({k}, {})", cell(*v)))
+                .collect();
+            let _ = writeln!(
+                text,
+                "init: insert into kv values {} => INSERT 0 {}",
+                rows.join(", "),
+                rows.len()
+            );
         }
         for (session, level) in &self.levels {
             let _ = writeln!(text, "s{session}: set default_transaction_isolation = '{level}'");
@@ -78,15 +87,23 @@ impl History {
         for (at, event) in self.events.iter().enumerate() {
             match *event {
                 Event::Begin(s) => {
-                    let Statement { session, sql, answer, .. } = &self.statements[s];
-                    let end = if self.events.get(at + 1) == Some(&Event::End(s)) { answer_of(answer) } else { " ...".to_owned() };
+                    let Statement {
+                        session, sql, answer, ..
+                    } = &self.statements[s];
+                    let end = if self.events.get(at + 1) == Some(&Event::End(s)) {
+                        answer_of(answer)
+                    } else {
+                        " ...".to_owned()
+                    };
                     let _ = writeln!(text, "s{session}: {sql}{end}");
                 }
                 Event::End(s) => {
                     if at > 0 && self.events[at - 1] == Event::Begin(s) {
                         continue;
                     }
-                    let Statement { session, answer, sql, .. } = &self.statements[s];
+                    let Statement {
+                        session, answer, sql, ..
+                    } = &self.statements[s];
                     let answer = match (answer, sql.split(' ').next()) {
                         (Answer::Plain, Some(word)) => format!(" => {}", word.to_ascii_uppercase()),
                         (answer, _) => answer_of(answer),
@@ -112,7 +129,12 @@ fn answer_of(answer: &Answer) -> String {
         Answer::Rows(rows) => {
             let rows: Vec<String> = rows
                 .iter()
-                .map(|row| format!("({})", row.iter().map(|c| cell(*c)).collect::<Vec<_>>().join(", ")))
+                .map(|row| {
+                    format!(
+                        "({})",
+                        row.iter().map(|c| cell(*c)).collect::<Vec<_>>().join(", ")
+                    )
+                })
                 .collect();
             format!(" => {}", rows.join(" "))
         }

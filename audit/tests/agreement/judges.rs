@@ -60,9 +60,14 @@ pub fn reference(text: &str) -> Verdict {
         })
         .collect();
     let mut explainer = Explainer::new();
-    let (setup, rest): (Vec<_>, Vec<_>) = transactions.into_iter().partition(|t| t.id.session == SessionId(1));
+    let (setup, rest): (Vec<_>, Vec<_>) = transactions
+        .into_iter()
+        .partition(|t| t.id.session == SessionId(1));
     let (sequencer, nobody) = (Sequencer::default(), Assembler::default());
-    let ahead = Ahead { sequencer: &sequencer, assembler: &nobody };
+    let ahead = Ahead {
+        sequencer: &sequencer,
+        assembler: &nobody,
+    };
     let profile = Profile::named("postgres").expect("built in");
     let rules = |txn: &Transaction| *profile.level(txn.level).expect("a level of PostgreSQL");
     for txn in &setup {
@@ -75,7 +80,13 @@ pub fn reference(text: &str) -> Verdict {
         .filter(|t| t.level != Level::Serializable || matches!(t.end, End::Committed(_)))
         .map(|txn| {
             let session = explainer.session(&txn);
-            Member { level: txn.level, rules: rules(&txn), txn, session, commit: None }
+            Member {
+                level: txn.level,
+                rules: rules(&txn),
+                txn,
+                session,
+                commit: None,
+            }
         })
         .collect();
     let decide = |members: &[Member], decider: &dyn Fn(&Case<'_>) -> Decision| {
@@ -87,7 +98,11 @@ pub fn reference(text: &str) -> Verdict {
             start,
             strays: Default::default(),
         };
-        let decision = decider(&Case { base, planner: &explainer.planner, members });
+        let decision = decider(&Case {
+            base,
+            planner: &explainer.planner,
+            members,
+        });
         match decision {
             Decision::Explained(_) => Verdict::Right,
             Decision::Impossible(_) => Verdict::Wrong,

@@ -21,7 +21,10 @@ use std::collections::BTreeMap;
 const MUTATIONS: usize = 4;
 
 fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 fn play(seed: u64, sessions: usize, each: usize) -> (History, bool) {
@@ -43,7 +46,10 @@ fn shrink(mut history: History, disagrees: impl Fn(&History) -> bool) -> History
         txns.sort_unstable();
         txns.dedup();
         let whole = txns.into_iter().map(|t| {
-            let of = present.iter().copied().filter(|s| history.statements[*s].txn == t);
+            let of = present
+                .iter()
+                .copied()
+                .filter(|s| history.statements[*s].txn == t);
             of.collect::<Vec<_>>()
         });
         let control = |s: usize| {
@@ -96,9 +102,17 @@ fn right_histories_are_silent() {
     }
     println!("{cases} histories, {told} statements, {unknown} not fully checked {reasons:?}, {skews} skewed");
     wrong.sort_by_key(|(_, _, text)| text.lines().count());
-    let shown: Vec<String> =
-        wrong.iter().take(3).map(|(seed, what, text)| format!("seed {seed}: {what}\n{text}")).collect();
-    assert!(wrong.is_empty(), "{} right histories of {cases} are called wrong:\n{}", wrong.len(), shown.join("\n"));
+    let shown: Vec<String> = wrong
+        .iter()
+        .take(3)
+        .map(|(seed, what, text)| format!("seed {seed}: {what}\n{text}"))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} right histories of {cases} are called wrong:\n{}",
+        wrong.len(),
+        shown.join("\n")
+    );
 }
 
 #[test]
@@ -113,7 +127,9 @@ fn the_audit_agrees_with_the_reference() {
         let (history, _) = play(seed, 3, 1);
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
         for _ in 0..MUTATIONS {
-            let Some((changed, kind)) = mutate::mutate(&history, &mut rng) else { continue };
+            let Some((changed, kind)) = mutate::mutate(&history, &mut rng) else {
+                continue;
+            };
             let row = table.entry(kind).or_default();
             let text = changed.text();
             match (audit(&text).0, reference(&text)) {
@@ -131,7 +147,10 @@ fn the_audit_agrees_with_the_reference() {
             }
         }
     }
-    println!("{:<14}{:>8}{:>8}{:>8}{:>12}", "answer", "right", "caught", "unknown", "undecided");
+    println!(
+        "{:<14}{:>8}{:>8}{:>8}{:>12}",
+        "answer", "right", "caught", "unknown", "undecided"
+    );
     for (kind, [right, caught, unknown, undecided]) in &table {
         println!("{kind:<14}{right:>8}{caught:>8}{unknown:>8}{undecided:>12}");
     }
@@ -142,13 +161,23 @@ fn the_audit_agrees_with_the_reference() {
         .map(|(seed, kind, said, defined, text)| {
             let (_, summary) = audit(text);
             let rules: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
-            format!("seed {seed}, {kind}: the audit says {said:?} {rules:?}, the reference {defined:?}:\n{text}")
+            format!(
+                "seed {seed}, {kind}: the audit says {said:?} {rules:?}, the reference {defined:?}:\n{text}"
+            )
         })
         .collect();
     let total = disagreements.len();
-    assert!(disagreements.is_empty(), "{total} disagreements; the smallest:\n{}", shown.join("\n"));
+    assert!(
+        disagreements.is_empty(),
+        "{total} disagreements; the smallest:\n{}",
+        shown.join("\n")
+    );
     let caught: u64 = table.values().map(|r| r[1]).sum();
     let unknown: u64 = table.values().map(|r| r[2]).sum();
     assert!(caught > 0, "no wrong answer was made");
-    assert!(unknown * 10 <= caught, "the audit does not know about {unknown} of {}", caught + unknown);
+    assert!(
+        unknown * 10 <= caught,
+        "the audit does not know about {unknown} of {}",
+        caught + unknown
+    );
 }

@@ -4,19 +4,31 @@ use crate::history::{Answer, History};
 use fastrand::Rng;
 
 /// The kinds, for the table that is printed.
-pub const KINDS: [&str; 7] =
-    ["value", "row dropped", "row added", "row doubled", "order", "tag", "stale value"];
+pub const KINDS: [&str; 7] = [
+    "value",
+    "row dropped",
+    "row added",
+    "row doubled",
+    "order",
+    "tag",
+    "stale value",
+];
 
 /// One answer changed at random, and how; `None` if there was nothing to change.
 pub fn mutate(history: &History, rng: &mut Rng) -> Option<(History, &'static str)> {
     let mut changed = history.clone();
-    let data: Vec<usize> =
-        (0..history.statements.len()).filter(|s| history.statements[*s].answer != Answer::Plain).collect();
+    let data: Vec<usize> = (0..history.statements.len())
+        .filter(|s| history.statements[*s].answer != Answer::Plain)
+        .collect();
     if data.is_empty() {
         return None;
     }
     let at = data[rng.usize(0..data.len())];
-    let past: Vec<i64> = history.statements.iter().filter_map(|s| last_value(&s.answer)).collect();
+    let past: Vec<i64> = history
+        .statements
+        .iter()
+        .filter_map(|s| last_value(&s.answer))
+        .collect();
     let sql = history.statements[at].sql.clone();
     let kind = match &mut changed.statements[at].answer {
         Answer::Rows(rows) => match rng.u8(0..7) {
@@ -60,7 +72,11 @@ pub fn mutate(history: &History, rng: &mut Rng) -> Option<(History, &'static str
         Answer::Tag(tag) => {
             let (command, count) = tag.rsplit_once(' ')?;
             let count: i64 = count.parse().ok()?;
-            let other = if count > 0 && rng.bool() { count - 1 } else { count + 1 };
+            let other = if count > 0 && rng.bool() {
+                count - 1
+            } else {
+                count + 1
+            };
             *tag = format!("{command} {other}");
             "tag"
         }

@@ -81,7 +81,11 @@ enum Phase {
     Idle,
     Sent,
     /// Snapshot taken; rows still to be locked, rows returned so far, rows counted so far.
-    Writing { left: Vec<usize>, rows: Vec<Vec<Option<i64>>>, count: usize },
+    Writing {
+        left: Vec<usize>,
+        rows: Vec<Vec<Option<i64>>>,
+        count: usize,
+    },
     Answered(Answer),
 }
 
@@ -110,10 +114,25 @@ struct Database {
 /// Plays random transactions of 2 to `sessions` sessions, each with 1 to `each` of them.
 pub fn play(rng: &mut Rng, sessions: usize, each: usize, level: impl Fn(&mut Rng) -> Isolation) -> History {
     let keys: i64 = rng.i64(1..4);
-    let initial: Vec<(i64, Option<i64>)> =
-        (1..=keys).map(|k| (k, if rng.u8(0..8) == 0 { None } else { Some(k * 10) })).collect();
-    let rows = initial.iter().map(|(k, v)| Row { k: *k, versions: vec![(0, Some(*v))], owner: None }).collect();
-    let mut database = Database { rows, clock: 0, history: History { initial, ..History::default() } };
+    let initial: Vec<(i64, Option<i64>)> = (1..=keys)
+        .map(|k| (k, if rng.u8(0..8) == 0 { None } else { Some(k * 10) }))
+        .collect();
+    let rows = initial
+        .iter()
+        .map(|(k, v)| Row {
+            k: *k,
+            versions: vec![(0, Some(*v))],
+            owner: None,
+        })
+        .collect();
+    let mut database = Database {
+        rows,
+        clock: 0,
+        history: History {
+            initial,
+            ..History::default()
+        },
+    };
     let mut sessions: Vec<Session> = (0..rng.usize(2..=sessions))
         .map(|id| Session {
             id: id + 1,
@@ -139,7 +158,11 @@ pub fn play(rng: &mut Rng, sessions: usize, each: usize, level: impl Fn(&mut Rng
         if live.is_empty() {
             return database.history;
         }
-        let ready: Vec<usize> = live.iter().copied().filter(|s| !database.is_waiting(&sessions[*s])).collect();
+        let ready: Vec<usize> = live
+            .iter()
+            .copied()
+            .filter(|s| !database.is_waiting(&sessions[*s]))
+            .collect();
         let Some(&next) = ready.get(rng.usize(0..ready.len().max(1))) else {
             // A deadlock: one of them is the victim.
             let victim = live[rng.usize(0..live.len())];
@@ -147,7 +170,11 @@ pub fn play(rng: &mut Rng, sessions: usize, each: usize, level: impl Fn(&mut Rng
             continue;
         };
         // Most of the time a statement that is under way goes on.
-        let next = match ready.iter().copied().find(|s| !matches!(sessions[*s].phase, Phase::Idle)) {
+        let next = match ready
+            .iter()
+            .copied()
+            .find(|s| !matches!(sessions[*s].phase, Phase::Idle))
+        {
             Some(busy) if rng.u8(0..4) < eager => busy,
             _ => next,
         };
@@ -171,7 +198,11 @@ fn script(rng: &mut Rng, keys: i64) -> Vec<Move> {
             _ => moves.push(Move::Run(query(rng, keys))),
         }
     }
-    moves.push(if rng.u8(0..6) == 0 { Move::Rollback } else { Move::Commit });
+    moves.push(if rng.u8(0..6) == 0 {
+        Move::Rollback
+    } else {
+        Move::Commit
+    });
     moves
 }
 
@@ -191,8 +222,15 @@ fn query(rng: &mut Rng, keys: i64) -> Query {
         5 => Query::CountAbove(rng.i64(1..40)),
         6 => Query::Lock(k),
         7 => Query::Set { v, of, returning },
-        8..=9 => Query::Add { d: rng.i64(1..5), of, returning },
-        10..=11 => Query::Insert { k, v: if rng.u8(0..6) == 0 { None } else { Some(v) } },
+        8..=9 => Query::Add {
+            d: rng.i64(1..5),
+            of,
+            returning,
+        },
+        10..=11 => Query::Insert {
+            k,
+            v: if rng.u8(0..6) == 0 { None } else { Some(v) },
+        },
         12 => Query::Upsert { k, v, returning },
         _ => Query::Delete { of, returning },
     }
@@ -235,13 +273,23 @@ impl Query {
             Query::Sum => "select sum(v) from kv".to_owned(),
             Query::CountAbove(v) => format!("select count(*) from kv where v > {v}"),
             Query::Lock(k) => format!("select v from kv where k = {k} for update"),
-            Query::Set { v, of, returning } => format!("update kv set v = {v}{}{}", of.sql(), back(returning)),
-            Query::Add { d, of, returning } => format!("update kv set v = v + {d}{}{}", of.sql(), back(returning)),
+            Query::Set { v, of, returning } => {
+                format!("update kv set v = {v}{}{}", of.sql(), back(returning))
+            }
+            Query::Add { d, of, returning } => {
+                format!("update kv set v = v + {d}{}{}", of.sql(), back(returning))
+            }
             Query::Insert { k, v } => {
-                format!("insert into kv values ({k}, {})", v.map_or_else(|| "null".to_owned(), |v| v.to_string()))
+                format!(
+                    "insert into kv values ({k}, {})",
+                    v.map_or_else(|| "null".to_owned(), |v| v.to_string())
+                )
             }
             Query::Upsert { k, v, returning } => {
-                format!("insert into kv values ({k}, {v}) on conflict (k) do update set v = kv.v + 1{}", back(returning))
+                format!(
+                    "insert into kv values ({k}, {v}) on conflict (k) do update set v = kv.v + 1{}",
+                    back(returning)
+                )
             }
             Query::Delete { of, returning } => format!("delete from kv{}{}", of.sql(), back(returning)),
         }
@@ -273,7 +321,12 @@ impl Database {
     fn seen(&self, row: usize, own: &Own, snapshot: u64) -> Option<Option<i64>> {
         match own.rows.get(&row) {
             Some(made) => *made,
-            None => self.rows[row].versions.iter().rev().find(|(c, _)| *c <= snapshot).and_then(|(_, v)| *v),
+            None => self.rows[row]
+                .versions
+                .iter()
+                .rev()
+                .find(|(c, _)| *c <= snapshot)
+                .and_then(|(_, v)| *v),
         }
     }
 
@@ -286,13 +339,19 @@ impl Database {
     }
 
     fn is_waiting(&self, session: &Session) -> bool {
-        session.waits_for.is_some_and(|row| self.owner(row, session).is_some())
+        session
+            .waits_for
+            .is_some_and(|row| self.owner(row, session).is_some())
     }
 
     fn begin(&mut self, session: &mut Session, sql: String) {
         session.statement = self.history.statements.len();
-        let statement =
-            Statement { session: session.id, txn: session.id * 100 + session.txn, sql, answer: Answer::Plain };
+        let statement = Statement {
+            session: session.id,
+            txn: session.id * 100 + session.txn,
+            sql,
+            answer: Answer::Plain,
+        };
         self.history.statements.push(statement);
         self.history.events.push(Event::Begin(session.statement));
         session.phase = Phase::Sent;
@@ -348,7 +407,9 @@ impl Database {
                 }
             },
             Phase::Writing { .. } => {
-                let Move::Run(query) = step else { unreachable!("only queries write") };
+                let Move::Run(query) = step else {
+                    unreachable!("only queries write")
+                };
                 self.write(session, &query);
             }
             Phase::Answered(answer) => {
@@ -428,10 +489,17 @@ impl Database {
         };
         session.snapshot = Some(snapshot);
         let visible: Vec<(usize, i64, Option<i64>)> = (0..self.rows.len())
-            .filter_map(|r| self.seen(r, &session.own, snapshot).map(|v| (r, self.rows[r].k, v)))
+            .filter_map(|r| {
+                self.seen(r, &session.own, snapshot)
+                    .map(|v| (r, self.rows[r].k, v))
+            })
             .collect();
         let rows = match query {
-            Query::Value(k) => visible.iter().filter(|(_, key, _)| key == k).map(|(_, _, v)| vec![*v]).collect(),
+            Query::Value(k) => visible
+                .iter()
+                .filter(|(_, key, _)| key == k)
+                .map(|(_, _, v)| vec![*v])
+                .collect(),
             Query::All => {
                 let mut rows: Vec<_> = visible.iter().map(|(_, k, v)| vec![Some(*k), *v]).collect();
                 rows.sort();
@@ -439,19 +507,32 @@ impl Database {
             }
             Query::Sum => {
                 let known: Vec<i64> = visible.iter().filter_map(|(_, _, v)| *v).collect();
-                vec![vec![if known.is_empty() { None } else { Some(known.iter().sum()) }]]
+                vec![vec![if known.is_empty() {
+                    None
+                } else {
+                    Some(known.iter().sum())
+                }]]
             }
             Query::CountAbove(bound) => {
-                let count = visible.iter().filter(|(_, _, v)| v.is_some_and(|v| v > *bound)).count();
+                let count = visible
+                    .iter()
+                    .filter(|(_, _, v)| v.is_some_and(|v| v > *bound))
+                    .count();
                 vec![vec![Some(count as i64)]]
             }
             _ => {
                 let left = match query {
                     Query::Lock(k) => find(&visible, &Condition::Key(*k)),
-                    Query::Set { of, .. } | Query::Add { of, .. } | Query::Delete { of, .. } => find(&visible, of),
+                    Query::Set { of, .. } | Query::Add { of, .. } | Query::Delete { of, .. } => {
+                        find(&visible, of)
+                    }
                     _ => Vec::new(),
                 };
-                session.phase = Phase::Writing { left, rows: Vec::new(), count: 0 };
+                session.phase = Phase::Writing {
+                    left,
+                    rows: Vec::new(),
+                    count: 0,
+                };
                 return;
             }
         };
@@ -467,43 +548,57 @@ impl Database {
 
     /// Locks and writes the next row, or answers when none is left.
     fn write(&mut self, session: &mut Session, query: &Query) {
-        let Phase::Writing { mut left, mut rows, mut count } = std::mem::replace(&mut session.phase, Phase::Sent) else {
+        let Phase::Writing {
+            mut left,
+            mut rows,
+            mut count,
+        } = std::mem::replace(&mut session.phase, Phase::Sent)
+        else {
             return;
         };
         let snapshot = session.snapshot.expect("taken when the statement started");
         if let Query::Insert { k, .. } | Query::Upsert { k, .. } = query {
-                match self.holder(*k, session) {
-                    Holder::Waits(row) => {
-                        session.waits_for = Some(row);
-                        session.phase = Phase::Writing { left, rows, count };
-                    }
-                    Holder::Nobody => {
-                        let value = match query {
-                            Query::Insert { v, .. } => *v,
-                            Query::Upsert { v, .. } => Some(*v),
-                            _ => None,
-                        };
-                        let row = self.rows.len();
-                        self.rows.push(Row { k: *k, versions: Vec::new(), owner: Some(session.id) });
-                        session.own.locked.push(row);
-                        session.own.rows.insert(row, Some(value));
-                        self.finish(session, query, vec![vec![Some(*k), value]], 1);
-                    }
-                    Holder::Row(row) => {
-                        let Query::Upsert { .. } = query else { return self.fail(session, "23505") };
-                        let mine = session.own.rows.contains_key(&row);
-                        if session.level != Isolation::ReadCommitted && !mine && self.changed_since(row, snapshot) {
-                            return self.fail(session, "40001");
-                        }
-                        let value = self.newest(row, session).flatten().map(|v| v + 1);
-                        self.take(session, row);
-                        session.own.rows.insert(row, Some(value));
-                        self.finish(session, query, vec![vec![Some(*k), value]], 1);
-                    }
+            match self.holder(*k, session) {
+                Holder::Waits(row) => {
+                    session.waits_for = Some(row);
+                    session.phase = Phase::Writing { left, rows, count };
                 }
-                return;
+                Holder::Nobody => {
+                    let value = match query {
+                        Query::Insert { v, .. } => *v,
+                        Query::Upsert { v, .. } => Some(*v),
+                        _ => None,
+                    };
+                    let row = self.rows.len();
+                    self.rows.push(Row {
+                        k: *k,
+                        versions: Vec::new(),
+                        owner: Some(session.id),
+                    });
+                    session.own.locked.push(row);
+                    session.own.rows.insert(row, Some(value));
+                    self.finish(session, query, vec![vec![Some(*k), value]], 1);
+                }
+                Holder::Row(row) => {
+                    let Query::Upsert { .. } = query else {
+                        return self.fail(session, "23505");
+                    };
+                    let mine = session.own.rows.contains_key(&row);
+                    if session.level != Isolation::ReadCommitted && !mine && self.changed_since(row, snapshot)
+                    {
+                        return self.fail(session, "40001");
+                    }
+                    let value = self.newest(row, session).flatten().map(|v| v + 1);
+                    self.take(session, row);
+                    session.own.rows.insert(row, Some(value));
+                    self.finish(session, query, vec![vec![Some(*k), value]], 1);
+                }
+            }
+            return;
         }
-        let Some(row) = left.first().copied() else { return self.finish(session, query, rows, count) };
+        let Some(row) = left.first().copied() else {
+            return self.finish(session, query, rows, count);
+        };
         if self.owner(row, session).is_some() {
             session.waits_for = Some(row);
             session.phase = Phase::Writing { left, rows, count };
@@ -539,7 +634,11 @@ impl Database {
 
     fn finish(&mut self, session: &mut Session, query: &Query, rows: Vec<Vec<Option<i64>>>, count: usize) {
         session.waits_for = None;
-        let answer = if query.returning() { Answer::Rows(rows) } else { Answer::Tag(query.tag(count)) };
+        let answer = if query.returning() {
+            Answer::Rows(rows)
+        } else {
+            Answer::Tag(query.tag(count))
+        };
         self.answered(session, answer);
     }
 
@@ -585,5 +684,9 @@ enum Holder {
 }
 
 fn find(visible: &[(usize, i64, Option<i64>)], of: &Condition) -> Vec<usize> {
-    visible.iter().filter(|(_, k, v)| of.holds(*k, *v)).map(|(r, _, _)| *r).collect()
+    visible
+        .iter()
+        .filter(|(_, k, v)| of.holds(*k, *v))
+        .map(|(r, _, _)| *r)
+        .collect()
 }

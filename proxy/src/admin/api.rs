@@ -33,11 +33,18 @@ pub async fn violations(State(shared): State<Shared>, Query(which): Query<Which>
     found.retain(|v| which.rule.as_ref().is_none_or(|rule| *rule == v.rule));
     found.retain(|v| which.level.as_ref().is_none_or(|level| level == v.level.name()));
     found.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.id.cmp(&b.id)));
-    let tell = if which.full { json::violation } else { json::headline };
+    let tell = if which.full {
+        json::violation
+    } else {
+        json::headline
+    };
     Json(Value::Array(found.iter().map(tell).collect()))
 }
 
-pub async fn violation(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, (StatusCode, String)> {
+pub async fn violation(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, (StatusCode, String)> {
     let violation = find(&shared, &id)?;
     let mut value = json::violation(&violation);
     if let (Value::Object(map), Some(rule)) = (&mut value, anomaly::by_name(&violation.rule)) {
@@ -98,6 +105,18 @@ pub async fn live(State(shared): State<Shared>, Query(Since { since }): Query<Si
 }
 
 pub fn find(shared: &Shared, id: &str) -> Result<Violation, (StatusCode, String)> {
-    let found = shared.live.audit().summary.violations.iter().find(|v| v.id == id).cloned();
-    found.ok_or_else(|| (StatusCode::NOT_FOUND, "there is no violation with this id; /api/violations lists them\n".to_owned()))
+    let found = shared
+        .live
+        .audit()
+        .summary
+        .violations
+        .iter()
+        .find(|v| v.id == id)
+        .cloned();
+    found.ok_or_else(|| {
+        (
+            StatusCode::NOT_FOUND,
+            "there is no violation with this id; /api/violations lists them\n".to_owned(),
+        )
+    })
 }

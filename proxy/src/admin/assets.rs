@@ -20,7 +20,11 @@ struct Runbooks;
 /// What to do about a rule, in Markdown.
 pub async fn runbook(Path(rule): Path<String>) -> Response {
     match Runbooks::get(&format!("{rule}.md")) {
-        Some(file) => ([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], file.data.into_owned()).into_response(),
+        Some(file) => (
+            [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")],
+            file.data.into_owned(),
+        )
+            .into_response(),
         None => (StatusCode::NOT_FOUND, "there is no such runbook\n").into_response(),
     }
 }

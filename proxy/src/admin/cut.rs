@@ -13,7 +13,10 @@ use pgassay_audit::verdict::Violation;
 const AROUND: Nanos = 1_000_000_000;
 
 pub fn around(violation: &Violation, journal: &Journal) -> Result<Vec<u8>> {
-    let dir = journal.dir.as_ref().context("no journal is kept: journal.dir is not set")?;
+    let dir = journal
+        .dir
+        .as_ref()
+        .context("no journal is kept: journal.dir is not set")?;
     let key = match &journal.key_file {
         Some(file) => Some(Key::read(file)?),
         None => None,
@@ -37,15 +40,23 @@ pub fn around(violation: &Violation, journal: &Journal) -> Result<Vec<u8>> {
     let mut segments: Vec<_> = std::fs::read_dir(&temporary.0)?
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-")))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("segment-"))
+        })
         .collect();
     segments.sort();
-    let segment = segments.first().context("the journal holds nothing of this violation any more")?;
+    let segment = segments
+        .first()
+        .context("the journal holds nothing of this violation any more")?;
     Ok(std::fs::read(segment)?)
 }
 
 fn span(violation: &Violation) -> Window {
-    let windows = violation.transactions.iter().flat_map(|t| t.statements.iter().map(|s| s.window).chain(t.commit));
+    let windows = violation
+        .transactions
+        .iter()
+        .flat_map(|t| t.statements.iter().map(|s| s.window).chain(t.commit));
     let mut span = Window::new(Nanos::MAX, violation.at);
     for window in windows {
         span.sent = span.sent.min(window.sent);

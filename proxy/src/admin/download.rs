@@ -4,8 +4,8 @@ use super::{Shared, api, cut};
 use axum::extract::{Path, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use pgassay_audit::verdict::Violation;
 use pgassay_audit::report::{html, json, markdown, script, spec, svg, text};
+use pgassay_audit::verdict::Violation;
 
 /// A picture or page of its own brings its own style, and nothing else.
 const STYLE_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
@@ -19,13 +19,25 @@ pub async fn file(
         return trace(shared, violation).await;
     }
     let (kind, name, body) = match file.as_str() {
-        "json" => ("application/json", "json", serde_json::to_string_pretty(&json::violation(&violation)).unwrap_or_default()),
+        "json" => (
+            "application/json",
+            "json",
+            serde_json::to_string_pretty(&json::violation(&violation)).unwrap_or_default(),
+        ),
         "html" => ("text/html; charset=utf-8", "html", html::violation(&violation)),
         "svg" => ("image/svg+xml", "svg", svg::picture(&violation, svg::Place::File)),
         "script" => ("text/plain; charset=utf-8", "script", script::write(&violation)),
         "spec" => ("text/plain; charset=utf-8", "spec", spec::write(&violation)),
-        "text" => ("text/plain; charset=utf-8", "txt", text::violation(&violation, text::Paint::Plain)),
-        "markdown" => ("text/markdown; charset=utf-8", "md", markdown::violation(&violation)),
+        "text" => (
+            "text/plain; charset=utf-8",
+            "txt",
+            text::violation(&violation, text::Paint::Plain),
+        ),
+        "markdown" => (
+            "text/markdown; charset=utf-8",
+            "md",
+            markdown::violation(&violation),
+        ),
         _ => {
             let words = "a violation can be had as json, html, svg, script, spec, text, markdown or trace\n";
             return Err((StatusCode::NOT_FOUND, words.to_owned()));
@@ -51,10 +63,21 @@ async fn trace(shared: Shared, violation: Violation) -> Result<Response, (Status
             Ok(([kind, (header::CONTENT_DISPOSITION, disposition)], bytes).into_response())
         }
         Ok(Err(error)) => Err((StatusCode::NOT_FOUND, format!("there is no trace: {error:#}\n"))),
-        Err(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, "the journal could not be read\n".to_owned())),
+        Err(_) => Err((
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the journal could not be read\n".to_owned(),
+        )),
     }
 }
 
 fn file_name(id: &str) -> String {
-    id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+    id.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }

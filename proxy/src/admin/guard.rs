@@ -46,13 +46,20 @@ impl Guard {
                     .with_context(|| format!("cannot read admin.token_file {}", path.display()))?;
                 let token = text.trim();
                 if token.len() < 16 {
-                    bail!("admin.token_file {} holds a token of less than 16 characters", path.display());
+                    bail!(
+                        "admin.token_file {} holds a token of less than 16 characters",
+                        path.display()
+                    );
                 }
                 Some(Sha256::digest(token.as_bytes()).into())
             }
         };
         let certificate = config.client_ca.is_some();
-        Ok(Guard { token, loopback: address.ip().is_loopback(), certificate })
+        Ok(Guard {
+            token,
+            loopback: address.ip().is_loopback(),
+            certificate,
+        })
     }
 
     /// Nobody can be let in.
@@ -86,15 +93,21 @@ pub async fn admit(State(shared): State<Shared>, request: Request, next: Next) -
             StatusCode::FORBIDDEN,
             "recorded data is not served on this address: set admin.token_file or admin.client_ca, or listen on loopback\n",
         ),
-        Refusal::NoToken => (StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer …\n"),
+        Refusal::NoToken => (
+            StatusCode::UNAUTHORIZED,
+            "show the token: Authorization: Bearer …\n",
+        ),
         Refusal::WrongToken => (StatusCode::UNAUTHORIZED, "this is not the token\n"),
-        Refusal::ForeignHost => {
-            (StatusCode::FORBIDDEN, "ask for this by address or as localhost, or set admin.token_file\n")
-        }
+        Refusal::ForeignHost => (
+            StatusCode::FORBIDDEN,
+            "ask for this by address or as localhost, or set admin.token_file\n",
+        ),
     };
     let mut response = (status, words).into_response();
     if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }
@@ -120,8 +133,14 @@ pub async fn headers(request: Request, next: Next) -> Response {
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
-    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+    headers.insert(
+        "cross-origin-resource-policy",
+        HeaderValue::from_static("same-origin"),
+    );
+    headers.insert(
+        "cross-origin-opener-policy",
+        HeaderValue::from_static("same-origin"),
+    );
     response
 }
 
@@ -143,7 +162,9 @@ fn same(left: &[u8; 32], right: &[u8; 32]) -> bool {
 }
 
 fn is_local_name(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return true };
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
+        return true;
+    };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
@@ -158,7 +179,9 @@ mod tests {
     use std::io::Write;
 
     fn asking(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let named = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let named = pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         named.collect()
     }
 
@@ -166,7 +189,13 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(token.unwrap_or("").as_bytes()).unwrap();
         let token_file = token.map(|_| file.path().to_owned());
-        Guard::new(&Admin { token_file, ..Admin::default() }, address.parse().unwrap())
+        Guard::new(
+            &Admin {
+                token_file,
+                ..Admin::default()
+            },
+            address.parse().unwrap(),
+        )
     }
 
     #[test]
@@ -175,7 +204,10 @@ mod tests {
         assert_eq!(guard.admits(&asking(&[("host", "127.0.0.1:9632")])), Ok(()));
         assert_eq!(guard.admits(&asking(&[("host", "[::1]:9632")])), Ok(()));
         assert_eq!(guard.admits(&asking(&[("host", "localhost")])), Ok(()));
-        assert_eq!(guard.admits(&asking(&[("host", "evil.example:9632")])), Err(Refusal::ForeignHost));
+        assert_eq!(
+            guard.admits(&asking(&[("host", "evil.example:9632")])),
+            Err(Refusal::ForeignHost)
+        );
     }
 
     #[test]
@@ -185,8 +217,14 @@ mod tests {
         assert_eq!(closed.admits(&asking(&[])), Err(Refusal::Closed));
         let guard = guard("10.0.0.1:1", Some("0123456789abcdef\n")).unwrap();
         assert_eq!(guard.admits(&asking(&[])), Err(Refusal::NoToken));
-        assert_eq!(guard.admits(&asking(&[("authorization", "Bearer 0123456789abcdeF")])), Err(Refusal::WrongToken));
-        assert_eq!(guard.admits(&asking(&[("authorization", "bearer 0123456789abcdef")])), Ok(()));
+        assert_eq!(
+            guard.admits(&asking(&[("authorization", "Bearer 0123456789abcdeF")])),
+            Err(Refusal::WrongToken)
+        );
+        assert_eq!(
+            guard.admits(&asking(&[("authorization", "bearer 0123456789abcdef")])),
+            Ok(())
+        );
     }
 
     #[test]

@@ -43,7 +43,11 @@ pub struct History {
 impl History {
     pub fn after(&self, number: u64) -> Vec<Sample> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.iter().filter(|sample| sample.number > number).cloned().collect()
+        samples
+            .iter()
+            .filter(|sample| sample.number > number)
+            .cloned()
+            .collect()
     }
 
     fn push(&self, sample: Sample) {
@@ -102,8 +106,16 @@ impl Totals {
             bytes: live.bytes_to_server.load(Relaxed) + live.bytes_to_client.load(Relaxed),
             violations,
             coverage,
-            added: live.added_latency.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            statement: live.statement_latency.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            added: live
+                .added_latency
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+            statement: live
+                .statement_latency
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
         }
     }
 
@@ -149,19 +161,32 @@ mod tests {
     #[test]
     fn a_sample_tells_what_grew() {
         let live = Live::new(Config::default());
-        live.added_latency.lock().unwrap().record_n(1_000_000, 100).unwrap();
+        live.added_latency
+            .lock()
+            .unwrap()
+            .record_n(1_000_000, 100)
+            .unwrap();
         let before = Totals::of(&live);
         live.statements.fetch_add(7, Relaxed);
         live.added_latency.lock().unwrap().record_n(20_000, 10).unwrap();
         let sample = Totals::of(&live).since(&before, &live, 3);
         assert_eq!((sample.number, sample.statements), (3, 7));
-        assert!((1.9e-5..2.2e-5).contains(&sample.added_p99_seconds), "{}", sample.added_p99_seconds);
+        assert!(
+            (1.9e-5..2.2e-5).contains(&sample.added_p99_seconds),
+            "{}",
+            sample.added_p99_seconds
+        );
     }
 
     #[test]
     fn history_is_bounded() {
         let history = History::default();
-        (1..=2_000).for_each(|number| history.push(Sample { number, ..Sample::default() }));
+        (1..=2_000).for_each(|number| {
+            history.push(Sample {
+                number,
+                ..Sample::default()
+            })
+        });
         assert_eq!(history.after(0).len(), SAMPLES_MAX);
         assert_eq!(history.after(1_990).len(), 10);
     }

@@ -58,10 +58,12 @@ struct Shared {
 /// Binds the address of the configuration and serves it; `None` when none is configured.
 pub async fn start(live: Arc<Live>) -> anyhow::Result<Option<Admin>> {
     let config = live.config.load().admin.clone();
-    let Some(listen) = &config.listen else { return Ok(None) };
-    let listener = TcpListener::bind(listen)
-        .await
-        .with_context(|| format!("cannot listen on the admin address {listen}; is another pgassay running?"))?;
+    let Some(listen) = &config.listen else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(listen).await.with_context(|| {
+        format!("cannot listen on the admin address {listen}; is another pgassay running?")
+    })?;
     let address = listener.local_addr().context("the admin address")?;
     let guard = Guard::new(&config, address)?;
     if guard.is_closed() {
@@ -72,7 +74,12 @@ pub async fn start(live: Arc<Live>) -> anyhow::Result<Option<Admin>> {
     }
     let history = Arc::new(History::default());
     let sampler = tokio::spawn(history::sample(live.clone(), history.clone()));
-    let shared = Shared { live, metrics: Arc::default(), history, guard: Arc::new(guard) };
+    let shared = Shared {
+        live,
+        metrics: Arc::default(),
+        history,
+        guard: Arc::new(guard),
+    };
     let service = router(shared).into_make_service_with_connect_info::<tls::Peer>();
     let server = match tls::acceptor(&config)? {
         None => tokio::spawn(async move {
@@ -90,7 +97,10 @@ pub async fn start(live: Arc<Live>) -> anyhow::Result<Option<Admin>> {
         }
     };
     tracing::info!("admin on {address}: metrics, health, API and page");
-    Ok(Some(Admin { address, tasks: vec![sampler, server] }))
+    Ok(Some(Admin {
+        address,
+        tasks: vec![sampler, server],
+    }))
 }
 
 fn router(shared: Shared) -> Router {
@@ -136,6 +146,9 @@ async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     } else if shared.live.draining.load(Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: the database could not be reached\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not ready: the database could not be reached\n",
+        )
     }
 }

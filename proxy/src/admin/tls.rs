@@ -27,7 +27,8 @@ pub fn acceptor(config: &Admin) -> anyhow::Result<Option<TlsAcceptor>> {
         _ => bail!("admin.certificate and admin.key belong together, and admin.client_ca needs both"),
     };
     let chain = certificates(certificate)?;
-    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("cannot read admin.key {}", key.display()))?;
+    let key = PrivateKeyDer::from_pem_file(key)
+        .with_context(|| format!("cannot read admin.key {}", key.display()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -37,13 +38,17 @@ pub fn acceptor(config: &Admin) -> anyhow::Result<Option<TlsAcceptor>> {
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for root in certificates(path)? {
-                roots.add(root).with_context(|| format!("admin.client_ca {}", path.display()))?;
+                roots
+                    .add(root)
+                    .with_context(|| format!("admin.client_ca {}", path.display()))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
             builder.with_client_cert_verifier(verifier.context("admin.client_ca")?)
         }
     };
-    let config = builder.with_single_cert(chain, key).context("admin.certificate does not fit admin.key")?;
+    let config = builder
+        .with_single_cert(chain, key)
+        .context("admin.certificate does not fit admin.key")?;
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
@@ -66,14 +71,20 @@ pub struct Listener {
 
 impl Listener {
     pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Listener {
-        let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address = listener
+            .local_addr()
+            .unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
         let (sender, ready) = mpsc::channel(64);
         tokio::spawn(accept(listener, acceptor, sender));
         Listener { address, ready }
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>) {
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
     while !sender.is_closed() {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -35,7 +35,12 @@ impl Verifier {
         let salt = parts.next()?.to_owned();
         BASE64.decode(&salt).ok()?;
         let mut key = || BASE64.decode(parts.next()?).ok()?.try_into().ok();
-        Some(Verifier { iterations, salt, stored_key: key()?, server_key: key()? })
+        Some(Verifier {
+            iterations,
+            salt,
+            stored_key: key()?,
+            server_key: key()?,
+        })
     }
 
     pub fn of(password: &str) -> Verifier {
@@ -73,11 +78,20 @@ impl Exchange {
             (SCRAM_SHA_256, "y", Some(_)) => bail!("somebody took our -PLUS offer away"),
             _ => bail!("mechanism {mechanism} does not go with {flag}"),
         }
-        let nonce = bare.split(',').find_map(|part| part.strip_prefix("r=")).context("no nonce")?;
+        let nonce = bare
+            .split(',')
+            .find_map(|part| part.strip_prefix("r="))
+            .context("no nonce")?;
         ensure!(!nonce.is_empty(), "an empty nonce");
         let nonce = format!("{nonce}{}", BASE64.encode(random::<18>()));
         let server_first = format!("r={nonce},s={},i={}", verifier.salt, verifier.iterations);
-        Ok(Exchange { verifier, binding, nonce, client_first_bare: bare.to_owned(), server_first })
+        Ok(Exchange {
+            verifier,
+            binding,
+            nonce,
+            client_first_bare: bare.to_owned(),
+            server_first,
+        })
     }
 
     /// The server's first message.
@@ -90,11 +104,24 @@ impl Exchange {
         let text = std::str::from_utf8(client_final)?;
         let (without_proof, proof) = text.rsplit_once(",p=").context("no proof")?;
         let mut parts = without_proof.split(',');
-        let binding = parts.next().and_then(|part| part.strip_prefix("c=")).context("no channel binding")?;
-        let nonce = parts.next().and_then(|part| part.strip_prefix("r=")).context("no nonce")?;
-        ensure!(BASE64.decode(binding)? == self.binding, "channel binding does not match");
+        let binding = parts
+            .next()
+            .and_then(|part| part.strip_prefix("c="))
+            .context("no channel binding")?;
+        let nonce = parts
+            .next()
+            .and_then(|part| part.strip_prefix("r="))
+            .context("no nonce")?;
+        ensure!(
+            BASE64.decode(binding)? == self.binding,
+            "channel binding does not match"
+        );
         ensure!(nonce == self.nonce, "the nonce does not match");
-        let proof: [u8; 32] = BASE64.decode(proof)?.try_into().ok().context("a proof of the wrong length")?;
+        let proof: [u8; 32] = BASE64
+            .decode(proof)?
+            .try_into()
+            .ok()
+            .context("a proof of the wrong length")?;
 
         let message = format!("{},{},{without_proof}", self.client_first_bare, self.server_first);
         let signature = hmac(&self.verifier.stored_key, message.as_bytes());
@@ -104,7 +131,10 @@ impl Exchange {
         }
         let found = Sha256::digest(client_key);
         // Constant time: every byte is looked at.
-        let differs = found.iter().zip(self.verifier.stored_key).fold(0, |sum, (a, b)| sum | (a ^ b));
+        let differs = found
+            .iter()
+            .zip(self.verifier.stored_key)
+            .fold(0, |sum, (a, b)| sum | (a ^ b));
         ensure!(differs == 0, "wrong password");
         let own = hmac(&self.verifier.server_key, message.as_bytes());
         Ok(format!("v={}", BASE64.encode(own)))
@@ -120,7 +150,9 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let source = rustls::crypto::ring::default_provider().secure_random;
-    source.fill(&mut bytes).expect("the operating system gives random bytes");
+    source
+        .fill(&mut bytes)
+        .expect("the operating system gives random bytes");
     bytes
 }
 
@@ -161,11 +193,28 @@ mod tests {
 
     #[test]
     fn broken_messages_are_errors() {
-        for first in [&b""[..], b"n", b"n,,", b"n,,r=", b"x,,n=,r=a", b"n,a=me,n=,r=a", b"\xff,,"] {
-            assert!(Exchange::new(Verifier::of("x"), SCRAM_SHA_256, None, first).is_err(), "{first:?}");
+        for first in [
+            &b""[..],
+            b"n",
+            b"n,,",
+            b"n,,r=",
+            b"x,,n=,r=a",
+            b"n,a=me,n=,r=a",
+            b"\xff,,",
+        ] {
+            assert!(
+                Exchange::new(Verifier::of("x"), SCRAM_SHA_256, None, first).is_err(),
+                "{first:?}"
+            );
         }
         let mut exchange = Exchange::new(Verifier::of("x"), SCRAM_SHA_256, None, b"n,,n=,r=abc").unwrap();
-        for last in [&b""[..], b"c=biws", b"c=biws,r=abc,p=AAAA", b"c=!,r=,p=", b"\xff,p="] {
+        for last in [
+            &b""[..],
+            b"c=biws",
+            b"c=biws,r=abc,p=AAAA",
+            b"c=!,r=,p=",
+            b"\xff,p=",
+        ] {
             assert!(exchange.verify(last).is_err(), "{last:?}");
         }
     }

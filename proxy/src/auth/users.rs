@@ -49,7 +49,10 @@ impl Users {
             };
             known.insert(user, secret);
         }
-        Ok(Users { known, nobody: Some(Verifier::random()) })
+        Ok(Users {
+            known,
+            nobody: Some(Verifier::random()),
+        })
     }
 
     pub fn knows(&self, user: &str) -> bool {
@@ -103,9 +106,11 @@ mod tests {
 
     #[test]
     fn says_which_line_is_wrong() {
-        for (text, word) in
-            [("\"me\"", "line 1"), ("\n\"me\" \"SCRAM-SHA-256$x\"", "line 2"), ("me x", "line 1")]
-        {
+        for (text, word) in [
+            ("\"me\"", "line 1"),
+            ("\n\"me\" \"SCRAM-SHA-256$x\"", "line 2"),
+            ("me x", "line 1"),
+        ] {
             let error = format!("{:#}", Users::parse(text).err().unwrap());
             assert!(error.contains(word), "{error}");
         }

@@ -99,7 +99,10 @@ pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summ
             tracing::warn!("{note}");
         }
         if reader.is_redacted() {
-            tracing::warn!("{}: values are redacted, so answers can be checked only in part", path.display());
+            tracing::warn!(
+                "{}: values are redacted, so answers can be checked only in part",
+                path.display()
+            );
         }
     }
     auditor.finish();
@@ -140,7 +143,12 @@ struct Progress {
 
 impl Progress {
     fn new(path: &Path) -> Progress {
-        Progress { started: Instant::now(), records: 0, name: path.display().to_string(), bar: None }
+        Progress {
+            started: Instant::now(),
+            records: 0,
+            name: path.display().to_string(),
+            bar: None,
+        }
     }
 
     fn advance(&mut self) {
@@ -148,9 +156,13 @@ impl Progress {
         if !self.records.is_multiple_of(512) {
             return;
         }
-        if self.bar.is_none() && self.started.elapsed() > Duration::from_secs(2) && std::io::stderr().is_terminal() {
+        if self.bar.is_none()
+            && self.started.elapsed() > Duration::from_secs(2)
+            && std::io::stderr().is_terminal()
+        {
             let bar = ProgressBar::new_spinner();
-            let style = ProgressStyle::with_template("{spinner} {msg}  {human_pos} records  {per_sec}  {elapsed}");
+            let style =
+                ProgressStyle::with_template("{spinner} {msg}  {human_pos} records  {per_sec}  {elapsed}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.set_message(self.name.clone());
             self.bar = Some(bar);

@@ -32,7 +32,10 @@ pub struct Signals {
 
 impl Signals {
     pub fn catch() -> Result<Signals> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         let signals = Signals {
             interrupts: Arc::default(),
             terminations: Arc::default(),
@@ -119,5 +122,9 @@ fn end_group(group: Pid) {
 
 fn send(pid: Pid, group: bool, signal: Signal) {
     // It may have ended meanwhile.
-    let _ = if group { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
+    let _ = if group {
+        kill_process_group(pid, signal)
+    } else {
+        kill_process(pid, signal)
+    };
 }

@@ -12,6 +12,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args, _config: Config) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(args.shell, &mut super::Cli::command(), "pgassay", &mut std::io::stdout());
+    clap_complete::generate(
+        args.shell,
+        &mut super::Cli::command(),
+        "pgassay",
+        &mut std::io::stdout(),
+    );
     Ok(ExitCode::SUCCESS)
 }

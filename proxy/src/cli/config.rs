@@ -34,12 +34,24 @@ fn as_text(loaded: &Loaded) -> String {
     let lines: Vec<(String, &Origin)> = entries
         .iter()
         .map(|(key, value, origin)| {
-            let value = if value.is_null() { "(unset)".to_owned() } else { value.to_string() };
+            let value = if value.is_null() {
+                "(unset)".to_owned()
+            } else {
+                value.to_string()
+            };
             (format!("{key} = {value}"), origin)
         })
         .collect();
-    let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0).min(64);
-    lines.iter().map(|(line, origin)| format!("{line:width$}  # {origin}\n")).collect()
+    let width = lines
+        .iter()
+        .map(|(line, _)| line.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(64);
+    lines
+        .iter()
+        .map(|(line, origin)| format!("{line:width$}  # {origin}\n"))
+        .collect()
 }
 
 fn as_json(loaded: &Loaded) -> String {
@@ -47,7 +59,10 @@ fn as_json(loaded: &Loaded) -> String {
         .entries()
         .into_iter()
         .map(|(key, value, origin)| {
-            (key, serde_json::json!({ "value": value, "origin": origin.to_string() }))
+            (
+                key,
+                serde_json::json!({ "value": value, "origin": origin.to_string() }),
+            )
         })
         .collect();
     let mut text = serde_json::to_string_pretty(&object).expect("a map is plain data");

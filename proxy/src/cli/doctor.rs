@@ -44,9 +44,15 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     say(addresses(&config));
     say(journal(&config));
     say(hooks(&config));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     say(runtime.block_on(database(&config)));
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 impl Line {
@@ -76,16 +82,27 @@ fn configuration(config: &Config) -> Vec<Line> {
     let sensible = record::settings(config).map_err(|error| format!("{error:#}"));
     match sensible.and_then(|settings| check::is_sensible(&settings).map_err(|error| error.to_string())) {
         Ok(()) => {
-            let claim = config.audit.claim.as_deref().map_or(String::new(), |level| format!(", everything judged as {level} too"));
-            lines.push(good(format!("the configuration makes sense: profile {}{claim}", config.audit.profile)));
+            let claim = config.audit.claim.as_deref().map_or(String::new(), |level| {
+                format!(", everything judged as {level} too")
+            });
+            lines.push(good(format!(
+                "the configuration makes sense: profile {}{claim}",
+                config.audit.profile
+            )));
         }
-        Err(error) => lines.push(bad(error, "Set audit.profile and audit.claim to names that exist.")),
+        Err(error) => lines.push(bad(
+            error,
+            "Set audit.profile and audit.claim to names that exist.",
+        )),
     }
     if let Err(error) = Gate::new(&config.thresholds.fail_on, &config.thresholds.allow) {
         lines.push(bad(error.to_string(), "Correct [thresholds]."));
     }
     if config.record_only {
-        lines.push(note("record_only is set: nothing is judged", "Judge later with `pgassay check`, or unset it."));
+        lines.push(note(
+            "record_only is set: nothing is judged",
+            "Judge later with `pgassay check`, or unset it.",
+        ));
     }
     lines
 }
@@ -102,13 +119,20 @@ fn addresses(config: &Config) -> Vec<Line> {
         });
     }
     if let Some(listen) = &config.admin.listen {
-        let loopback = listen.to_socket_addrs().is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
+        let loopback = listen
+            .to_socket_addrs()
+            .is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
         lines.push(match TcpListener::bind(listen) {
-            Err(error) => bad(format!("the admin address {listen} cannot be listened on: {error}"), "Choose another admin.listen."),
-            Ok(_) if loopback => good(format!("the admin address {listen} can be reached from this machine only")),
-            Ok(_) if config.admin.token_file.is_some() || config.admin.client_ca.is_some() => {
-                good(format!("the admin address {listen} asks for a token or a certificate"))
-            }
+            Err(error) => bad(
+                format!("the admin address {listen} cannot be listened on: {error}"),
+                "Choose another admin.listen.",
+            ),
+            Ok(_) if loopback => good(format!(
+                "the admin address {listen} can be reached from this machine only"
+            )),
+            Ok(_) if config.admin.token_file.is_some() || config.admin.client_ca.is_some() => good(format!(
+                "the admin address {listen} asks for a token or a certificate"
+            )),
             Ok(_) => note(
                 format!("the admin address {listen} will serve health and metrics only"),
                 "It is not loopback: set admin.token_file (or admin.client_ca) to see violations there.",
@@ -132,21 +156,38 @@ fn journal(config: &Config) -> Vec<Line> {
     match written {
         Ok(()) => lines.push(good(format!("the journal can be written in {}", dir.display()))),
         Err(error) => {
-            lines.push(bad(format!("the journal cannot be written in {}: {error}", dir.display()), "Give the directory to the user that runs pgassay."));
+            lines.push(bad(
+                format!("the journal cannot be written in {}: {error}", dir.display()),
+                "Give the directory to the user that runs pgassay.",
+            ));
             return lines;
         }
     }
     if let Some(free) = free_bytes(dir) {
-        let wanted = if config.journal.bytes_max == 0 { 10 << 30 } else { config.journal.bytes_max };
+        let wanted = if config.journal.bytes_max == 0 {
+            10 << 30
+        } else {
+            config.journal.bytes_max
+        };
         let words = format!("{} MiB are free there", grouped(free >> 20));
         lines.push(if free > wanted {
             good(words)
         } else {
-            note(words, format!("The journal may grow to {} MiB (journal.bytes_max): lower it or make room.", grouped(wanted >> 20)))
+            note(
+                words,
+                format!(
+                    "The journal may grow to {} MiB (journal.bytes_max): lower it or make room.",
+                    grouped(wanted >> 20)
+                ),
+            )
         });
     }
-    if (config.journal.encrypt || config.journal.redact == Redact::Hash) && config.journal.key_file.is_none() {
-        lines.push(bad("journal.encrypt and journal.redact need a key", "Set journal.key_file to a file of 32 random bytes."));
+    if (config.journal.encrypt || config.journal.redact == Redact::Hash) && config.journal.key_file.is_none()
+    {
+        lines.push(bad(
+            "journal.encrypt and journal.redact need a key",
+            "Set journal.key_file to a file of 32 random bytes.",
+        ));
     }
     lines
 }
@@ -157,10 +198,17 @@ fn free_bytes(dir: &Path) -> Option<u64> {
 }
 
 fn hooks(config: &Config) -> Vec<Line> {
-    let told = config.webhooks.iter().enumerate().map(|(n, hook)| match webhook::check(hook) {
-        Ok(()) => good(format!("web hook {} ({}) can be used", n + 1, hook.kind)),
-        Err(error) => bad(format!("web hook {}: {error:#}", n + 1), "Correct it under [[webhooks]]."),
-    });
+    let told = config
+        .webhooks
+        .iter()
+        .enumerate()
+        .map(|(n, hook)| match webhook::check(hook) {
+            Ok(()) => good(format!("web hook {} ({}) can be used", n + 1, hook.kind)),
+            Err(error) => bad(
+                format!("web hook {}: {error:#}", n + 1),
+                "Correct it under [[webhooks]].",
+            ),
+        });
     told.collect()
 }
 
@@ -169,7 +217,12 @@ async fn database(config: &Config) -> Vec<Line> {
     let started = Instant::now();
     let upstream = match crate::upstream::Upstream::parse(&config.upstream) {
         Ok(upstream) => upstream,
-        Err(error) => return vec![bad(format!("upstream makes no sense: {error:#}"), "Write HOST:PORT or a postgresql:// URI.")],
+        Err(error) => {
+            return vec![bad(
+                format!("upstream makes no sense: {error:#}"),
+                "Write HOST:PORT or a postgresql:// URI.",
+            )];
+        }
     };
     let patience = Duration::from_secs(config.proxy.connect_seconds);
     if let Err(error) = upstream.connect(patience, None).await {
@@ -178,7 +231,10 @@ async fn database(config: &Config) -> Vec<Line> {
             "Is the server running, the address right, and TLS as `sslmode` in the URI says?",
         )];
     }
-    let mut lines = vec![good(format!("{place} answers ({} ms)", started.elapsed().as_millis()))];
+    let mut lines = vec![good(format!(
+        "{place} answers ({} ms)",
+        started.elapsed().as_millis()
+    ))];
     let client = match side::connect(config).await {
         Ok(client) => client,
         Err(error) => {
@@ -191,7 +247,10 @@ async fn database(config: &Config) -> Vec<Line> {
     };
     match inside(config, &client).await {
         Ok(more) => lines.extend(more),
-        Err(error) => lines.push(bad(format!("the database could not be looked at: {error}"), "Run this again; if it stays, check the role of side.uri.")),
+        Err(error) => lines.push(bad(
+            format!("the database could not be looked at: {error}"),
+            "Run this again; if it stays, check the role of side.uri.",
+        )),
     }
     lines
 }
@@ -208,16 +267,27 @@ async fn inside(config: &Config, client: &Client) -> Result<Vec<Line>, tokio_pos
         )
         .await?;
     let (version, role, level): (String, String, String) = (about.get(0), about.get(1), about.get(2));
-    lines.push(good(format!("PostgreSQL {version}; the side connection is {role}; default level {level}")));
+    lines.push(good(format!(
+        "PostgreSQL {version}; the side connection is {role}; default level {level}"
+    )));
     if about.get(5) && config.audit.profile == "postgres" {
-        lines.push(note("this server is a standby", "Set audit.profile = \"postgres-standby\": its snapshots may be old."));
+        lines.push(note(
+            "this server is a standby",
+            "Set audit.profile = \"postgres-standby\": its snapshots may be old.",
+        ));
     }
-    let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let here = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64();
     let apart = (here - about.get::<_, f64>(3)).abs();
     lines.push(if apart < 1.0 {
         good("the server's clock agrees with this machine's")
     } else {
-        note(format!("the clocks are {apart:.1} s apart"), "Verdicts use only the proxy's clock, but logs are hard to compare: check NTP.")
+        note(
+            format!("the clocks are {apart:.1} s apart"),
+            "Verdicts use only the proxy's clock, but logs are hard to compare: check NTP.",
+        )
     });
     lines.push(if about.get(4) {
         good("sessions that bypass the proxy can be seen")
@@ -244,9 +314,15 @@ async fn bypassing(client: &Client) -> Result<Vec<Line>, tokio_postgres::Error> 
     if rows.is_empty() {
         return Ok(vec![good("nobody is connected past the proxy now")]);
     }
-    let who: Vec<String> = rows.iter().map(|row| format!("{} ({})", row.get::<_, String>(0), row.get::<_, i64>(1))).collect();
+    let who: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} ({})", row.get::<_, String>(0), row.get::<_, i64>(1)))
+        .collect();
     Ok(vec![note(
-        format!("there are sessions now that do not come through a proxy started later: {}", who.join(", ")),
+        format!(
+            "there are sessions now that do not come through a proxy started later: {}",
+            who.join(", ")
+        ),
         "While such sessions stay, rows may change behind the proxy's back and less can be checked.",
     )])
 }
@@ -267,22 +343,39 @@ async fn covered(config: &Config, client: &Client) -> Result<Vec<Line>, tokio_po
             &[&limit],
         )
         .await?;
-    let [tables, unreadable, large, secured, triggered, keyless]: [i64; 6] = std::array::from_fn(|n| row.get(n));
+    let [tables, unreadable, large, secured, triggered, keyless]: [i64; 6] =
+        std::array::from_fn(|n| row.get(n));
     let mut lines = Vec::new();
     let complete = tables - unreadable.max(0) - large;
-    lines.push(good(format!("{tables} tables, {} of them small enough and readable: known from the start", complete.max(0))));
+    lines.push(good(format!(
+        "{tables} tables, {} of them small enough and readable: known from the start",
+        complete.max(0)
+    )));
     if unreadable > 0 {
-        lines.push(note(format!("{unreadable} tables cannot be read by this role"), "GRANT SELECT (or pg_read_all_data), or they are learned from the traffic."));
+        lines.push(note(
+            format!("{unreadable} tables cannot be read by this role"),
+            "GRANT SELECT (or pg_read_all_data), or they are learned from the traffic.",
+        ));
     }
     if large > 0 {
         lines.push(note(
-            format!("{large} tables have more rows than side.table_rows_max ({})", grouped(config.side.table_rows_max)),
+            format!(
+                "{large} tables have more rows than side.table_rows_max ({})",
+                grouped(config.side.table_rows_max)
+            ),
             "They are learned from the traffic; raise the limit if memory allows.",
         ));
     }
-    for (count, what) in [(secured, "row security"), (triggered, "triggers"), (keyless, "no primary key")] {
+    for (count, what) in [
+        (secured, "row security"),
+        (triggered, "triggers"),
+        (keyless, "no primary key"),
+    ] {
         if count > 0 {
-            lines.push(note(format!("{count} tables have {what}"), "Statements on them may be checked only in part."));
+            lines.push(note(
+                format!("{count} tables have {what}"),
+                "Statements on them may be checked only in part.",
+            ));
         }
     }
     Ok(lines)

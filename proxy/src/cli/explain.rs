@@ -75,15 +75,28 @@ fn from_journals(args: &Args, config: &Config) -> anyhow::Result<Violation> {
             others.push(violation.id);
         }
     }
-    let known = if others.is_empty() { "none was found".to_owned() } else { format!("found: {}", others.join(", ")) };
-    Err(Usage(format!("there is no violation {} in these journals; {known}", args.id)).into())
+    let known = if others.is_empty() {
+        "none was found".to_owned()
+    } else {
+        format!("found: {}", others.join(", "))
+    };
+    Err(Usage(format!(
+        "there is no violation {} in these journals; {known}",
+        args.id
+    ))
+    .into())
 }
 
 /// The admin address tells it in the same words.
 fn from_proxy(args: &Args, config: &Config) -> anyhow::Result<String> {
     let address = args.admin.clone().or(config.admin.listen.clone());
-    let address = address.ok_or_else(|| Usage("name the proxy's --admin address, or a --journal".to_owned()))?;
-    let base = if address.contains("://") { address } else { format!("http://{address}") };
+    let address =
+        address.ok_or_else(|| Usage("name the proxy's --admin address, or a --journal".to_owned()))?;
+    let base = if address.contains("://") {
+        address
+    } else {
+        format!("http://{address}")
+    };
     let kinds: &[&str] = match args.format {
         Format::All => &["text", "script", "spec"],
         Format::Text => &["text"],
@@ -97,7 +110,10 @@ fn from_proxy(args: &Args, config: &Config) -> anyhow::Result<String> {
         Some(file) => Some(std::fs::read_to_string(file)?.trim().to_owned()),
         None => None,
     };
-    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .build()
+        .into();
     let mut parts = Vec::new();
     for kind in kinds {
         let mut request = agent.get(format!("{base}/api/violations/{}/{kind}", args.id));
@@ -105,7 +121,9 @@ fn from_proxy(args: &Args, config: &Config) -> anyhow::Result<String> {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let mut response = request.call().map_err(|error| {
-            Usage(format!("no proxy answers at {base} ({error}); name its --admin address, or a --journal"))
+            Usage(format!(
+                "no proxy answers at {base} ({error}); name its --admin address, or a --journal"
+            ))
         })?;
         let body = response.body_mut().read_to_string()?;
         match response.status().as_u16() {
@@ -120,7 +138,12 @@ const BETWEEN: &str = "\n──────────────────�
 
 fn tell(violation: &Violation, format: Format, paint: text::Paint) -> String {
     match format {
-        Format::All => [text::violation(violation, paint), script::write(violation), spec::write(violation)].join(BETWEEN),
+        Format::All => [
+            text::violation(violation, paint),
+            script::write(violation),
+            spec::write(violation),
+        ]
+        .join(BETWEEN),
         Format::Text => text::violation(violation, paint),
         Format::Script => script::write(violation),
         Format::Spec => spec::write(violation),

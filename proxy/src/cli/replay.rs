@@ -41,7 +41,8 @@ const ASK_AFTER: Duration = Duration::from_millis(50);
 
 pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     let name = args.script.display().to_string();
-    let text = std::fs::read_to_string(&args.script).map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
+    let text = std::fs::read_to_string(&args.script)
+        .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
     let script = script::read(&text).map_err(|error| Usage(format!("{name}: {error}")))?;
     let claim: Option<Level> = match &args.claim {
         Some(text) => Some(text.parse().map_err(|error| Usage(format!("--claim: {error}")))?),
@@ -61,7 +62,10 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
         let summary = once(&script, &config, paint)?;
         if let Some(found) = shown(&script, &summary) {
             println!("\n{}", text::violation(found, paint));
-            println!("{}", paint.red(&format!("✗ it showed again: {} at {}", found.rule, found.level)));
+            println!(
+                "{}",
+                paint.red(&format!("✗ it showed again: {} at {}", found.rule, found.level))
+            );
             return Ok(ExitCode::FAILURE);
         }
         for other in &summary.violations {
@@ -82,7 +86,10 @@ fn shown<'a>(script: &Script, summary: &'a Summary) -> Option<&'a Violation> {
 fn once(script: &Script, config: &Config, paint: Paint) -> anyhow::Result<Summary> {
     let running = Running::start(config.clone())?;
     let port = running.port().context("the proxy has no port")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let played = runtime.block_on(play(script, config, port, paint));
     runtime.shutdown_timeout(Duration::from_secs(2));
     let live = running.stop();
@@ -116,7 +123,11 @@ async fn play(script: &Script, config: &Config, port: u16, paint: Paint) -> anyh
         if !sessions.contains_key(&command.session) {
             let client = connect(config, port).await?;
             let backend = client.query_one("select pg_backend_pid()", &[]).await?.get(0);
-            let session = Session { client: client.into(), backend, under_way: None };
+            let session = Session {
+                client: client.into(),
+                backend,
+                under_way: None,
+            };
             sessions.insert(command.session.clone(), session);
         }
         let session = sessions.get_mut(&command.session).expect("it was just made");
@@ -130,10 +141,14 @@ async fn play(script: &Script, config: &Config, port: u16, paint: Paint) -> anyh
 }
 
 async fn connect(config: &Config, port: u16) -> anyhow::Result<Client> {
-    let upstream = crate::upstream::Upstream::parse(&config.upstream).map_err(|error| Usage(format!("{error:#}")))?;
+    let upstream =
+        crate::upstream::Upstream::parse(&config.upstream).map_err(|error| Usage(format!("{error:#}")))?;
     let mut options = tokio_postgres::Config::new();
     let or = |given: Option<String>, name: &str| given.or_else(|| std::env::var(name).ok());
-    options.host("127.0.0.1").port(port).user(or(upstream.user, "PGUSER").unwrap_or_else(|| "postgres".to_owned()));
+    options
+        .host("127.0.0.1")
+        .port(port)
+        .user(or(upstream.user, "PGUSER").unwrap_or_else(|| "postgres".to_owned()));
     if let Some(password) = or(upstream.password, "PGPASSWORD") {
         options.password(password);
     }
@@ -141,22 +156,35 @@ async fn connect(config: &Config, port: u16) -> anyhow::Result<Client> {
         options.dbname(database);
     }
     let connected = options.connect(NoTls).await;
-    let (client, connection) = connected
-        .map_err(|error| Usage(format!("{} cannot be used: {error}", without_password(&config.upstream))))?;
+    let (client, connection) = connected.map_err(|error| {
+        Usage(format!(
+            "{} cannot be used: {error}",
+            without_password(&config.upstream)
+        ))
+    })?;
     tokio::spawn(connection);
     Ok(client)
 }
 
 /// Waits until the statement is done or waits for a lock.
-async fn wait(session: &mut Session, watcher: &Client, commands: &[&Command], paint: Paint) -> anyhow::Result<()> {
+async fn wait(
+    session: &mut Session,
+    watcher: &Client,
+    commands: &[&Command],
+    paint: Paint,
+) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {
-        let Some((index, task)) = &session.under_way else { return Ok(()) };
+        let Some((index, task)) = &session.under_way else {
+            return Ok(());
+        };
         if task.is_finished() {
             return finish(session, commands, paint).await;
         }
         if started.elapsed() > ASK_AFTER {
-            let blocked = watcher.query_one("select pg_blocking_pids($1) <> '{}'", &[&session.backend]).await?;
+            let blocked = watcher
+                .query_one("select pg_blocking_pids($1) <> '{}'", &[&session.backend])
+                .await?;
             if blocked.get(0) {
                 say(commands[*index], "waits for a lock", paint);
                 return Ok(());
@@ -164,13 +192,22 @@ async fn wait(session: &mut Session, watcher: &Client, commands: &[&Command], pa
         }
         if started.elapsed() > STEP_MAX {
             let command = commands[*index];
-            return Err(Usage(format!("line {}: no answer for {} s", command.line, STEP_MAX.as_secs())).into());
+            return Err(Usage(format!(
+                "line {}: no answer for {} s",
+                command.line,
+                STEP_MAX.as_secs()
+            ))
+            .into());
         }
         tokio::time::sleep(TICK).await;
     }
 }
 
-async fn finish_all(sessions: &mut BTreeMap<String, Session>, commands: &[&Command], paint: Paint) -> anyhow::Result<()> {
+async fn finish_all(
+    sessions: &mut BTreeMap<String, Session>,
+    commands: &[&Command],
+    paint: Paint,
+) -> anyhow::Result<()> {
     for session in sessions.values_mut() {
         finish(session, commands, paint).await?;
     }
@@ -178,12 +215,21 @@ async fn finish_all(sessions: &mut BTreeMap<String, Session>, commands: &[&Comma
 }
 
 async fn finish(session: &mut Session, commands: &[&Command], paint: Paint) -> anyhow::Result<()> {
-    let Some((index, task)) = session.under_way.take() else { return Ok(()) };
+    let Some((index, task)) = session.under_way.take() else {
+        return Ok(());
+    };
     let command = commands[index];
     let answered = tokio::time::timeout(STEP_MAX, task).await.map_err(|_| {
-        Usage(format!("line {}: it waits for ever; is the order of the script possible?", command.line))
+        Usage(format!(
+            "line {}: it waits for ever; is the order of the script possible?",
+            command.line
+        ))
     })?;
-    say(command, &answered.unwrap_or_else(|error| format!("ERROR {error}")), paint);
+    say(
+        command,
+        &answered.unwrap_or_else(|error| format!("ERROR {error}")),
+        paint,
+    );
     Ok(())
 }
 

@@ -66,10 +66,17 @@ impl Args {
     /// Flags win over `[thresholds]` of the configuration. Every mistake is a usage error.
     pub fn check(self, thresholds: &Thresholds, claim: Option<Level>) -> Result<Reports, Usage> {
         let pick = |flags: &Vec<String>, configured: &Vec<String>| {
-            if flags.is_empty() { configured.clone() } else { flags.clone() }
+            if flags.is_empty() {
+                configured.clone()
+            } else {
+                flags.clone()
+            }
         };
         let usage = |error: gate::BadGate| Usage(error.to_string());
-        let (fail_on, allow) = (pick(&self.fail_on, &thresholds.fail_on), pick(&self.allow, &thresholds.allow));
+        let (fail_on, allow) = (
+            pick(&self.fail_on, &thresholds.fail_on),
+            pick(&self.allow, &thresholds.allow),
+        );
         let mut gate = Gate::new(&fail_on, &allow).map_err(usage)?;
         gate.min_coverage = match (&self.min_coverage, thresholds.min_coverage) {
             (Some(text), _) => Some(gate::share(text).map_err(usage)?),
@@ -82,7 +89,11 @@ impl Args {
             gate.baseline =
                 gate::baseline(&text).map_err(|error| Usage(format!("{}: {error}", path.display())))?;
         }
-        Ok(Reports { gate, args: self, claim })
+        Ok(Reports {
+            gate,
+            args: self,
+            claim,
+        })
     }
 }
 
@@ -126,7 +137,9 @@ impl Reports {
             && let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").map(PathBuf::from)
         {
             let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-            let file = file.as_mut().map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+            let file = file
+                .as_mut()
+                .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
             file.write_all(markdown::summary(summary, &self.gate).as_bytes())?;
         }
         Ok(())
@@ -136,7 +149,11 @@ impl Reports {
 /// Colours for a terminal, unless NO_COLOR is set to anything (<https://no-color.org>).
 pub fn paint(stream: &impl IsTerminal) -> Paint {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if stream.is_terminal() && !refused { Paint::Ansi } else { Paint::Plain }
+    if stream.is_terminal() && !refused {
+        Paint::Ansi
+    } else {
+        Paint::Plain
+    }
 }
 
 fn pretty(summary: &Summary) -> String {
@@ -153,7 +170,11 @@ mod tests {
     use pgassay_audit::report::sample;
 
     fn thresholds() -> Thresholds {
-        Thresholds { allow: vec!["write_skew".to_owned()], min_coverage: Some(0.5), ..Thresholds::default() }
+        Thresholds {
+            allow: vec!["write_skew".to_owned()],
+            min_coverage: Some(0.5),
+            ..Thresholds::default()
+        }
     }
 
     #[test]
@@ -161,7 +182,11 @@ mod tests {
         let reports = Args::default().check(&thresholds(), None).unwrap();
         assert!(reports.gate.allow.contains("write_skew"));
         assert_eq!(reports.gate.min_coverage, Some(0.5));
-        let args = Args { allow: vec!["phantom".to_owned()], min_coverage: Some("90%".to_owned()), ..Args::default() };
+        let args = Args {
+            allow: vec!["phantom".to_owned()],
+            min_coverage: Some("90%".to_owned()),
+            ..Args::default()
+        };
         let reports = args.check(&thresholds(), None).unwrap();
         assert!(!reports.gate.allow.contains("write_skew") && reports.gate.allow.contains("phantom"));
         assert_eq!(reports.gate.min_coverage, Some(0.9));
@@ -169,7 +194,10 @@ mod tests {
 
     #[test]
     fn an_unknown_rule_is_wrong_usage() {
-        let args = Args { fail_on: vec!["lost_updates".to_owned()], ..Args::default() };
+        let args = Args {
+            fail_on: vec!["lost_updates".to_owned()],
+            ..Args::default()
+        };
         let error = args.check(&Thresholds::default(), None).unwrap_err();
         assert!(error.to_string().contains("no rule «lost_updates»"), "{error}");
     }
@@ -194,7 +222,11 @@ mod tests {
         assert!(read("a.xml").contains("<testsuites"));
         assert!(read("a.html").contains("<!doctype html>"));
         assert!(read("a.md").contains("## pgassay"));
-        let again = Args { baseline: place("known"), quiet: true, ..Args::default() };
+        let again = Args {
+            baseline: place("known"),
+            quiet: true,
+            ..Args::default()
+        };
         let reports = again.check(&Thresholds::default(), None).unwrap();
         assert_eq!(reports.tell(&sample::summary()).unwrap(), Verdict::Passed);
     }

@@ -20,11 +20,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "COMMAND finds the proxy in PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE and DATABASE_URL.\n\n\
+#[command(
+    after_help = "COMMAND finds the proxy in PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE and DATABASE_URL.\n\n\
     Examples:\n  \
     pgassay run --upstream postgresql://127.0.0.1/app -- make test\n  \
     pgassay run --postgres 15 --claim serializable --html report.html -- ./integration-tests\n  \
-    pgassay run --upstream \"$STAGING\" --env 'JDBC_URL=jdbc:postgresql://{host}:{port}/{database}' -- mvn verify")]
+    pgassay run --upstream \"$STAGING\" --env 'JDBC_URL=jdbc:postgresql://{host}:{port}/{database}' -- mvn verify"
+)]
 pub struct Args {
     /// The database: a postgresql:// URI or HOST:PORT (default: `upstream` of the configuration)
     #[arg(long, value_name = "URI", conflicts_with = "postgres")]
@@ -55,7 +57,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
-    let templates = args.env.iter().map(|text| template(text)).collect::<Result<Vec<_>, _>>()?;
+    let templates = args
+        .env
+        .iter()
+        .map(|text| template(text))
+        .collect::<Result<Vec<_>, _>>()?;
     if let Some(profile) = args.profile {
         config.audit.profile = profile;
     }
@@ -69,7 +75,9 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     let signals = child::Signals::catch()?;
 
     let server = match &args.postgres {
-        Some(which) => Some(Throwaway::start_from(&server_programs(which)?, &[]).context("the throw-away server")?),
+        Some(which) => {
+            Some(Throwaway::start_from(&server_programs(which)?, &[]).context("the throw-away server")?)
+        }
         None => None,
     };
     config.upstream = match (&server, args.upstream) {
@@ -95,7 +103,8 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     for (name, text) in &templates {
         command.env(name, place.fill(text));
     }
-    let ended = child::run(command, &signals).map_err(|error| Usage(format!("cannot run {}: {error}", args.command[0])));
+    let ended = child::run(command, &signals)
+        .map_err(|error| Usage(format!("cannot run {}: {error}", args.command[0])));
     let live = running.stop();
     drop(server);
     let ended = ended?;
@@ -139,7 +148,10 @@ fn server_programs(which: &str) -> Result<PathBuf, Usage> {
     }
     let tried: Vec<String> = places.iter().map(|dir| dir.display().to_string()).collect();
     places.into_iter().find(|dir| has_server(dir)).ok_or_else(|| {
-        Usage(format!("--postgres {which}: no programs initdb and postgres in {}", tried.join(" or ")))
+        Usage(format!(
+            "--postgres {which}: no programs initdb and postgres in {}",
+            tried.join(" or ")
+        ))
     })
 }
 
@@ -148,7 +160,10 @@ fn is_reachable(running: &Running, seconds: u64) -> Result<(), Usage> {
     while !running.live.ready.load(Relaxed) {
         if Instant::now() > deadline {
             let upstream = &running.live.config.load().upstream;
-            return Err(Usage(format!("the database {} cannot be reached", without_password(upstream))));
+            return Err(Usage(format!(
+                "the database {} cannot be reached",
+                without_password(upstream)
+            )));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -157,7 +172,9 @@ fn is_reachable(running: &Running, seconds: u64) -> Result<(), Usage> {
 
 /// `postgresql://user:secret@host/db` → `postgresql://user@host/db`.
 pub fn without_password(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        return uri.to_owned();
+    };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     match rest[..end].rsplit_once('@') {
         Some((who, host)) => {
@@ -190,13 +207,25 @@ impl Place {
 
     fn set(&self, command: &mut Command) {
         // These would lead past the proxy, or ask it for a TLS that this hop does not need.
-        for name in ["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGSSLMODE", "PGSSLROOTCERT", "PGREQUIRESSL"] {
+        for name in [
+            "PGHOSTADDR",
+            "PGSERVICE",
+            "PGSERVICEFILE",
+            "PGSSLMODE",
+            "PGSSLROOTCERT",
+            "PGREQUIRESSL",
+        ] {
             command.env_remove(name);
         }
-        command.env("PGHOST", "127.0.0.1").env("PGPORT", self.port.to_string()).env("DATABASE_URL", self.url());
-        for (name, value) in
-            [("PGUSER", &self.user), ("PGPASSWORD", &self.password), ("PGDATABASE", &self.database)]
-        {
+        command
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", self.port.to_string())
+            .env("DATABASE_URL", self.url());
+        for (name, value) in [
+            ("PGUSER", &self.user),
+            ("PGPASSWORD", &self.password),
+            ("PGDATABASE", &self.database),
+        ] {
             if let Some(value) = value {
                 command.env(name, value);
             }
@@ -205,10 +234,21 @@ impl Place {
 
     fn url(&self) -> String {
         let user = self.user.as_deref().map(escape).unwrap_or_default();
-        let password = self.password.as_deref().map(|p| format!(":{}", escape(p))).unwrap_or_default();
-        let at = if user.is_empty() && password.is_empty() { "" } else { "@" };
+        let password = self
+            .password
+            .as_deref()
+            .map(|p| format!(":{}", escape(p)))
+            .unwrap_or_default();
+        let at = if user.is_empty() && password.is_empty() {
+            ""
+        } else {
+            "@"
+        };
         let database = self.database.as_deref().map(escape).unwrap_or_default();
-        format!("postgresql://{user}{password}{at}127.0.0.1:{}/{database}", self.port)
+        format!(
+            "postgresql://{user}{password}{at}127.0.0.1:{}/{database}",
+            self.port
+        )
     }
 
     fn fill(&self, template: &str) -> String {
@@ -241,7 +281,12 @@ mod tests {
 
     fn place() -> Place {
         let word = |text: &str| Some(text.to_owned());
-        Place { port: 7000, user: word("app"), password: word("p@ss:/"), database: word("shop") }
+        Place {
+            port: 7000,
+            user: word("app"),
+            password: word("p@ss:/"),
+            database: word("shop"),
+        }
     }
 
     #[test]
@@ -251,13 +296,21 @@ mod tests {
             place().fill("jdbc:postgresql://{host}:{port}/{database}?user={user}"),
             "jdbc:postgresql://127.0.0.1:7000/shop?user=app"
         );
-        let bare = Place { port: 1, user: None, password: None, database: None };
+        let bare = Place {
+            port: 1,
+            user: None,
+            password: None,
+            database: None,
+        };
         assert_eq!(bare.url(), "postgresql://127.0.0.1:1/");
     }
 
     #[test]
     fn passwords_are_not_told() {
-        assert_eq!(without_password("postgresql://a:b@h:1/d?x=y@z"), "postgresql://a@h:1/d?x=y@z");
+        assert_eq!(
+            without_password("postgresql://a:b@h:1/d?x=y@z"),
+            "postgresql://a@h:1/d?x=y@z"
+        );
         assert_eq!(without_password("127.0.0.1:5432"), "127.0.0.1:5432");
         assert_eq!(without_password("postgres://h/d"), "postgres://h/d");
     }

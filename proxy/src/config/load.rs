@@ -59,19 +59,31 @@ impl fmt::Display for Origin {
 
 impl Override {
     pub fn new(key: &str, value: impl fmt::Display, flag: &str) -> Override {
-        Override { key: key.to_owned(), value: value.to_string(), flag: flag.to_owned() }
+        Override {
+            key: key.to_owned(),
+            value: value.to_string(),
+            flag: flag.to_owned(),
+        }
     }
 
     /// `KEY=VALUE` of `--set`.
     pub fn parse(text: &str) -> Result<Override> {
-        let (key, value) = text.split_once('=').ok_or_else(|| anyhow!("--set {text}: expected KEY=VALUE"))?;
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| anyhow!("--set {text}: expected KEY=VALUE"))?;
         Ok(Override::new(key.trim(), value.trim(), "--set"))
     }
 }
 
 impl Loaded {
     pub fn load(file: Option<&Path>, flags: Vec<Override>) -> Result<Loaded> {
-        Self::read(Sources { file: file.map(Path::to_owned), flags }, std::env::vars_os())
+        Self::read(
+            Sources {
+                file: file.map(Path::to_owned),
+                flags,
+            },
+            std::env::vars_os(),
+        )
     }
 
     /// Reads the same sources again.
@@ -88,14 +100,17 @@ impl Loaded {
         let mut origins = BTreeMap::new();
         let mut warnings = Vec::new();
         for (key, default) in &defaults {
-            builder = builder.set_default(key, to_config(default)).context("a default of our own")?;
+            builder = builder
+                .set_default(key, to_config(default))
+                .context("a default of our own")?;
         }
 
         if let Some(path) = &sources.file {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-            let table: toml::Table =
-                text.parse().with_context(|| format!("{} is not valid TOML", path.display()))?;
+            let table: toml::Table = text
+                .parse()
+                .with_context(|| format!("{} is not valid TOML", path.display()))?;
             let value = serde_json::to_value(&table)?;
             let mut given = Vec::new();
             flatten("", &value, &defaults, &mut given);
@@ -105,7 +120,9 @@ impl Loaded {
                     value = Value::Null;
                 }
                 check_known(&key, &defaults).with_context(|| path.display().to_string())?;
-                builder = builder.set_override(&key, to_config(&value)).with_context(|| key.clone())?;
+                builder = builder
+                    .set_override(&key, to_config(&value))
+                    .with_context(|| key.clone())?;
                 origins.insert(key, Origin::File(path.clone()));
             }
         }
@@ -118,21 +135,30 @@ impl Loaded {
             let name = variable_name(key);
             if let Some(text) = variables.remove(&name) {
                 let value = from_text(default, &text);
-                builder = builder.set_override(key, to_config(&value)).with_context(|| name.clone())?;
+                builder = builder
+                    .set_override(key, to_config(&value))
+                    .with_context(|| name.clone())?;
                 origins.insert(key.clone(), Origin::Variable(name));
             }
         }
-        for name in variables.keys().filter(|name| !OTHER_VARIABLES.contains(&name.as_str())) {
+        for name in variables
+            .keys()
+            .filter(|name| !OTHER_VARIABLES.contains(&name.as_str()))
+        {
             let known: Vec<String> = defaults.keys().map(|key| variable_name(key)).collect();
             let guess = nearest(name, known.iter().map(String::as_str));
-            let hint = guess.map(|guess| format!("; the nearest is {guess}")).unwrap_or_default();
+            let hint = guess
+                .map(|guess| format!("; the nearest is {guess}"))
+                .unwrap_or_default();
             warnings.push(format!("the variable {name} sets nothing{hint}"));
         }
 
         for flag in &sources.flags {
             check_known(&flag.key, &defaults).with_context(|| flag.flag.clone())?;
             let value = from_text(&defaults[&flag.key], &flag.value);
-            builder = builder.set_override(&flag.key, to_config(&value)).with_context(|| flag.key.clone())?;
+            builder = builder
+                .set_override(&flag.key, to_config(&value))
+                .with_context(|| flag.key.clone())?;
             origins.insert(flag.key.clone(), Origin::Flag(flag.flag.clone()));
         }
 
@@ -140,7 +166,12 @@ impl Loaded {
             .build()
             .and_then(config::Config::try_deserialize)
             .map_err(|error| explain(error, &origins))?;
-        Ok(Loaded { config, origins, warnings, sources })
+        Ok(Loaded {
+            config,
+            origins,
+            warnings,
+            sources,
+        })
     }
 
     /// Every key with its value and origin, in the order of the documentation.
@@ -161,7 +192,9 @@ impl Loaded {
 /// `postgresql://me:secret@db` → `postgresql://me:***@db`.
 fn without_password(value: Value) -> Value {
     let Value::String(text) = &value else { return value };
-    let Some((scheme, rest)) = text.split_once("://") else { return value };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return value;
+    };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let hidden = match rest[..end].rsplit_once('@') {
         Some((userinfo, _)) => userinfo.split_once(':').map(|(user, password)| {
@@ -198,7 +231,11 @@ fn flatten(prefix: &str, value: &Value, leaves: &BTreeMap<String, Value>, into: 
     match value {
         Value::Object(map) if !leaves.contains_key(prefix) => {
             for (key, value) in map {
-                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                let key = if prefix.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{prefix}.{key}")
+                };
                 flatten(&key, value, leaves, into);
             }
         }
@@ -239,9 +276,11 @@ fn to_config(value: &Value) -> config::Value {
         },
         Value::String(s) => ValueKind::String(s.clone()),
         Value::Array(items) => ValueKind::Array(items.iter().map(to_config).collect()),
-        Value::Object(map) => {
-            ValueKind::Table(map.iter().map(|(key, value)| (key.clone(), to_config(value))).collect())
-        }
+        Value::Object(map) => ValueKind::Table(
+            map.iter()
+                .map(|(key, value)| (key.clone(), to_config(value)))
+                .collect(),
+        ),
     };
     config::Value::new(None, kind)
 }
@@ -270,7 +309,10 @@ mod tests {
 
     fn read(text: &str, variables: &[(&str, &str)], flags: Vec<Override>) -> Result<Loaded> {
         let file = file(text);
-        let sources = Sources { file: Some(file.path().to_owned()), flags };
+        let sources = Sources {
+            file: Some(file.path().to_owned()),
+            flags,
+        };
         Loaded::read(sources, variables.iter().map(|(k, v)| (k.into(), v.into())))
     }
 
@@ -286,7 +328,10 @@ mod tests {
         assert_eq!(loaded.config.proxy.threads, 3);
         assert_eq!(loaded.config.proxy.drain_seconds, 30);
         assert_eq!(loaded.origins["upstream"], Origin::Flag("--upstream".to_owned()));
-        assert_eq!(loaded.origins["journal.dir"], Origin::Variable("PGASSAY_JOURNAL_DIR".to_owned()));
+        assert_eq!(
+            loaded.origins["journal.dir"],
+            Origin::Variable("PGASSAY_JOURNAL_DIR".to_owned())
+        );
         assert!(matches!(loaded.origins["journal.flush_ms"], Origin::File(_)));
         assert!(!loaded.origins.contains_key("proxy.drain_seconds"));
     }
@@ -301,16 +346,29 @@ mod tests {
 
     #[test]
     fn an_unknown_key_names_the_nearest() {
-        let error = format!("{:#}", read("[journal]\ndirr = 'x'", &[], Vec::new()).unwrap_err());
-        assert!(error.contains("`journal.dirr`") && error.contains("`journal.dir`"), "{error}");
+        let error = format!(
+            "{:#}",
+            read("[journal]\ndirr = 'x'", &[], Vec::new()).unwrap_err()
+        );
+        assert!(
+            error.contains("`journal.dirr`") && error.contains("`journal.dir`"),
+            "{error}"
+        );
         let error = read("", &[], vec![Override::parse("proxy.conections_max=3").unwrap()]).unwrap_err();
-        assert!(format!("{error:#}").contains("`proxy.connections_max`"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("`proxy.connections_max`"),
+            "{error:#}"
+        );
     }
 
     #[test]
     fn an_unknown_variable_is_a_warning() {
         let loaded = read("", &[("PGASSAY_UPSTREM", "x")], Vec::new()).unwrap();
-        assert!(loaded.warnings[0].contains("PGASSAY_UPSTREAM"), "{:?}", loaded.warnings);
+        assert!(
+            loaded.warnings[0].contains("PGASSAY_UPSTREAM"),
+            "{:?}",
+            loaded.warnings
+        );
     }
 
     #[test]
@@ -323,7 +381,14 @@ mod tests {
 
     #[test]
     fn nothing_unsets() {
-        assert_eq!(read("[admin]\nlisten = ''", &[], Vec::new()).unwrap().config.admin.listen, None);
+        assert_eq!(
+            read("[admin]\nlisten = ''", &[], Vec::new())
+                .unwrap()
+                .config
+                .admin
+                .listen,
+            None
+        );
         let flags = vec![Override::parse("admin.listen=").unwrap()];
         assert_eq!(read("", &[], flags).unwrap().config.admin.listen, None);
     }
@@ -331,7 +396,10 @@ mod tests {
     #[test]
     fn passwords_are_not_shown() {
         for (given, shown) in [
-            ("postgresql://me:secret@db:1/x?a=b", "postgresql://me:***@db:1/x?a=b"),
+            (
+                "postgresql://me:secret@db:1/x?a=b",
+                "postgresql://me:***@db:1/x?a=b",
+            ),
             (
                 "postgresql://me@db/x?password=secret&sslmode=require",
                 "postgresql://me@db/x?password=***&sslmode=require",
@@ -340,7 +408,11 @@ mod tests {
             ("127.0.0.1:5432", "127.0.0.1:5432"),
         ] {
             let loaded = read("", &[("PGASSAY_UPSTREAM", given)], Vec::new()).unwrap();
-            let entry = loaded.entries().into_iter().find(|(key, ..)| key == "upstream").unwrap();
+            let entry = loaded
+                .entries()
+                .into_iter()
+                .find(|(key, ..)| key == "upstream")
+                .unwrap();
             assert_eq!(entry.1, shown);
             assert_eq!(loaded.config.upstream, given);
         }
@@ -351,6 +423,10 @@ mod tests {
         let loaded = read("", &[], Vec::new()).unwrap();
         assert_eq!(loaded.config, Config::default());
         let entries = loaded.entries();
-        assert!(entries.iter().any(|(key, _, origin)| key == "journal.dir" && *origin == Origin::Default));
+        assert!(
+            entries
+                .iter()
+                .any(|(key, _, origin)| key == "journal.dir" && *origin == Origin::Default)
+        );
     }
 }

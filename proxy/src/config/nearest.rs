@@ -33,7 +33,10 @@ mod tests {
     fn finds_the_mistyped_key() {
         let known = ["listen", "upstream", "journal.dir", "journal.bytes_max"];
         assert_eq!(nearest("listten", known.into_iter()), Some("listen"));
-        assert_eq!(nearest("journal.directory", known.into_iter()), Some("journal.dir"));
+        assert_eq!(
+            nearest("journal.directory", known.into_iter()),
+            Some("journal.dir")
+        );
         assert_eq!(nearest("zzzzzzzzzzzzzzzzzzzz", known.into_iter()), None);
     }
 }

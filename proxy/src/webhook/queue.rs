@@ -36,9 +36,18 @@ pub struct Queue {
 impl Queue {
     /// Opens the queue and takes up what an earlier run left behind.
     pub fn open(dir: Option<PathBuf>) -> Result<Queue> {
-        let mut queue = Queue { dir, items: Vec::new(), told: BTreeSet::new() };
-        let Some(dir) = queue.dir.clone() else { return Ok(queue) };
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        let mut queue = Queue {
+            dir,
+            items: Vec::new(),
+            told: BTreeSet::new(),
+        };
+        let Some(dir) = queue.dir.clone() else {
+            return Ok(queue);
+        };
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir);
         made.with_context(|| format!("cannot make the queue of the web hooks, {}", dir.display()))?;
         let told = std::fs::read_to_string(dir.join(TOLD)).unwrap_or_default();
         queue.told = told.lines().map(str::to_owned).collect();
@@ -66,7 +75,10 @@ impl Queue {
     /// Adds a violation, unless its fingerprint was told to this hook or waits to be.
     pub fn add(&mut self, url: &str, violation: &Violation) {
         let key = key(url, &violation.fingerprint);
-        let waits = self.items.iter().any(|(_, item)| self::key(&item.url, &item.violation.fingerprint) == key);
+        let waits = self
+            .items
+            .iter()
+            .any(|(_, item)| self::key(&item.url, &item.violation.fingerprint) == key);
         if waits || self.told.contains(&key) {
             return;
         }
@@ -74,7 +86,11 @@ impl Queue {
             tracing::error!(id = %violation.id, "the queue of the web hooks is full: this violation is not told to one");
             return;
         }
-        let item = Item { url: url.to_owned(), violation: violation.clone(), tries: 0 };
+        let item = Item {
+            url: url.to_owned(),
+            violation: violation.clone(),
+            tries: 0,
+        };
         self.keep(&item);
         self.items.push((Instant::now(), item));
     }
@@ -82,16 +98,24 @@ impl Queue {
     /// What may be tried now; in a hurry everything may.
     pub fn due(&mut self, hurry: bool) -> Vec<Item> {
         let now = Instant::now();
-        let due = self.items.iter().filter(|(at, item)| *at <= now || (hurry && item.tries == 0));
+        let due = self
+            .items
+            .iter()
+            .filter(|(at, item)| *at <= now || (hurry && item.tries == 0));
         due.map(|(_, item)| item.clone()).collect()
     }
 
     pub fn done(&mut self, item: &Item) {
         let key = key(&item.url, &item.violation.fingerprint);
-        self.items.retain(|(_, other)| self::key(&other.url, &other.violation.fingerprint) != key);
+        self.items
+            .retain(|(_, other)| self::key(&other.url, &other.violation.fingerprint) != key);
         if let Some(dir) = &self.dir {
             // First told, then gone: a crash in between forgets nothing and repeats nothing.
-            let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(dir.join(TOLD));
+            let file = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(dir.join(TOLD));
             let noted = file.and_then(|mut file| writeln!(file, "{key}"));
             if let Err(error) = noted {
                 tracing::warn!("what was told cannot be noted in {}: {error}", dir.display());
@@ -104,7 +128,9 @@ impl Queue {
     /// Tries again later: after 1, 2, 4 … seconds, at most every five minutes.
     pub fn later(&mut self, mut item: Item) {
         item.tries += 1;
-        let wait = FIRST_WAIT.saturating_mul(1 << (item.tries - 1).min(16)).min(WAIT_MAX);
+        let wait = FIRST_WAIT
+            .saturating_mul(1 << (item.tries - 1).min(16))
+            .min(WAIT_MAX);
         self.keep(&item);
         let key = key(&item.url, &item.violation.fingerprint);
         for (at, other) in &mut self.items {
@@ -118,7 +144,10 @@ impl Queue {
     fn keep(&self, item: &Item) {
         let Some(dir) = &self.dir else { return };
         if let Err(error) = write(dir, item) {
-            tracing::warn!("the queue of the web hooks cannot be written in {}: {error:#}", dir.display());
+            tracing::warn!(
+                "the queue of the web hooks cannot be written in {}: {error:#}",
+                dir.display()
+            );
         }
     }
 }
@@ -126,7 +155,12 @@ impl Queue {
 fn write(dir: &Path, item: &Item) -> Result<()> {
     let place = place(dir, &key(&item.url, &item.violation.fingerprint));
     let fresh = place.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&fresh)?;
+    let mut file = std::fs::OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)?;
     file.write_all(&serde_json::to_vec(item)?)?;
     file.sync_all()?;
     std::fs::rename(fresh, place)?;

@@ -38,7 +38,11 @@ fn title(violation: &Violation) -> String {
 
 fn slack(violation: &Violation) -> Value {
     let summary = anomaly::by_name(&violation.rule).map_or("", |rule| rule.summary);
-    let right: Vec<String> = violation.expected.iter().map(|text| format!("• {}", mrkdwn(text))).collect();
+    let right: Vec<String> = violation
+        .expected
+        .iter()
+        .map(|text| format!("• {}", mrkdwn(text)))
+        .collect();
     let story = cut(&mrkdwn(&brief::of(violation)), 2_800);
     json!({
         "text": format!("{}: {}", title(violation), mrkdwn(&violation.observed)),
@@ -81,7 +85,9 @@ fn pagerduty(violation: &Violation, routing_key: &str) -> Value {
 
 /// Slack reads these three as its own.
 fn mrkdwn(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 fn cut(text: &str, most: usize) -> String {
@@ -130,7 +136,12 @@ mod tests {
         let told = sample::lost_update();
         assert_eq!(Shape::Json.body(&told, None)["violation"]["rule"], "lost_update");
         let slack = Shape::Slack.body(&told, None);
-        assert!(slack["text"].as_str().unwrap().starts_with("pgassay: lost_update at serializable"));
+        assert!(
+            slack["text"]
+                .as_str()
+                .unwrap()
+                .starts_with("pgassay: lost_update at serializable")
+        );
         assert_eq!(slack["blocks"][0]["type"], "header");
         let page = Shape::PagerDuty.body(&told, Some("R0UT1NG"));
         assert_eq!(page["routing_key"], "R0UT1NG");
@@ -145,6 +156,9 @@ mod tests {
         let mut told = sample::lost_update();
         told.observed = "<!channel> & <http://x|y>".into();
         let text = Shape::Slack.body(&told, None).to_string();
-        assert!(!text.contains("<!channel>") && text.contains("&lt;!channel&gt; &amp;"), "{text}");
+        assert!(
+            !text.contains("<!channel>") && text.contains("&lt;!channel&gt; &amp;"),
+            "{text}"
+        );
     }
 }

@@ -42,7 +42,11 @@ pub fn first(buffer: &[u8]) -> Result<Option<(First, usize)>, BadStartup> {
     }
     let Some(length) = number(buffer, 0) else {
         // Three bytes of length are enough to refuse what cannot be one.
-        return if *head != 0 { Err(BadStartup::Length(u32::from(*head) << 24)) } else { Ok(None) };
+        return if *head != 0 {
+            Err(BadStartup::Length(u32::from(*head) << 24))
+        } else {
+            Ok(None)
+        };
     };
     if !(8..=STARTUP_BYTES_MAX).contains(&length) {
         return Err(BadStartup::Length(length));
@@ -87,7 +91,12 @@ pub fn is_replication(parameters: &[(String, String)]) -> bool {
 /// FATAL ErrorResponse.
 pub fn fatal(sqlstate: &str, message: &str) -> Bytes {
     let mut body = BytesMut::new();
-    for (field, value) in [(b'S', "FATAL"), (b'V', "FATAL"), (b'C', sqlstate), (b'M', message)] {
+    for (field, value) in [
+        (b'S', "FATAL"),
+        (b'V', "FATAL"),
+        (b'C', sqlstate),
+        (b'M', message),
+    ] {
         body.put_u8(field);
         // A message must not end early.
         body.extend(value.bytes().filter(|byte| *byte != 0));
@@ -115,7 +124,9 @@ pub fn ssl_request() -> [u8; 8] {
 }
 
 pub fn number(buffer: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(buffer.get(at..at + 4)?.try_into().expect("four bytes")))
+    Some(u32::from_be_bytes(
+        buffer.get(at..at + 4)?.try_into().expect("four bytes"),
+    ))
 }
 
 #[cfg(test)]
@@ -134,19 +145,32 @@ mod tests {
         assert_eq!(first(b""), Ok(None));
         assert_eq!(first(b"\x16\x03\x01"), Ok(Some((First::DirectTls, 0))));
         assert_eq!(first(&packet(SSL_REQUEST, b"")), Ok(Some((First::SslRequest, 8))));
-        assert_eq!(first(&packet(GSSENC_REQUEST, b"")), Ok(Some((First::GssEncRequest, 8))));
+        assert_eq!(
+            first(&packet(GSSENC_REQUEST, b"")),
+            Ok(Some((First::GssEncRequest, 8)))
+        );
         // Protocol 3.2 has cancel keys of up to 256 bytes.
-        assert_eq!(first(&packet(CANCEL_REQUEST, &[7; 260])), Ok(Some((First::CancelRequest, 268))));
+        assert_eq!(
+            first(&packet(CANCEL_REQUEST, &[7; 260])),
+            Ok(Some((First::CancelRequest, 268)))
+        );
         let startup = packet(0x0003_270f, b"user\0me\0\0");
-        assert_eq!(first(&startup), Ok(Some((First::Startup { version: 0x0003_270f }, startup.len()))));
+        assert_eq!(
+            first(&startup),
+            Ok(Some((First::Startup { version: 0x0003_270f }, startup.len())))
+        );
         assert_eq!(first(&startup[..startup.len() - 1]), Ok(None));
     }
 
     #[test]
     fn refuses_what_is_no_startup() {
-        for bytes in
-            [&b"GET / HTTP/1.1\r\n"[..], b"\0\0\0\x07abc", b"\x7f\xff\xff\xff", b"\0\x01\0\0", b"SSH"]
-        {
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"\0\0\0\x07abc",
+            b"\x7f\xff\xff\xff",
+            b"\0\x01\0\0",
+            b"SSH",
+        ] {
             assert!(first(bytes).is_err(), "{bytes:?}");
         }
         assert!(first(&packet(SSL_REQUEST, b"x")).is_err());
@@ -159,7 +183,10 @@ mod tests {
         assert_eq!(parameters[0], ("user".to_owned(), "me".to_owned()));
         assert_eq!(parameters[2].1, "-c x=y");
         assert!(is_replication(&parameters));
-        assert!(!is_replication(&startup_parameters(&packet(196_608, b"user\0replication\0\0"))));
+        assert!(!is_replication(&startup_parameters(&packet(
+            196_608,
+            b"user\0replication\0\0"
+        ))));
     }
 
     #[test]

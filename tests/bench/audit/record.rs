@@ -191,8 +191,16 @@ fn pgbench(words: &[&str], level: Level) -> anyhow::Result<()> {
 fn find_pgbench() -> PathBuf {
     let beside = |dir: PathBuf| Some(dir.join("pgbench")).filter(|path| path.is_file());
     let bin = find_bin().ok();
-    let real = bin.as_ref().and_then(|bin| bin.join("postgres").canonicalize().ok()?.parent().map(PathBuf::from));
-    bin.and_then(beside).or_else(|| real.and_then(beside)).unwrap_or_else(|| "pgbench".into())
+    let real = bin.as_ref().and_then(|bin| {
+        bin.join("postgres")
+            .canonicalize()
+            .ok()?
+            .parent()
+            .map(PathBuf::from)
+    });
+    bin.and_then(beside)
+        .or_else(|| real.and_then(beside))
+        .unwrap_or_else(|| "pgbench".into())
 }
 
 fn journal_number() -> u64 {

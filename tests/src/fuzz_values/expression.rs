@@ -1,11 +1,11 @@
 //! Random expressions, as SQL and as the model sees them.
 
-use super::literals::{self, TYPES};
 use super::cast;
+use super::literals::{self, TYPES};
 use pgassay_audit::value::catalog::CATALOG;
 use pgassay_audit::value::{
-    Accumulator, CastKind, Collation, Context, SqlError, TypeOid, Types, Value, call, common_type, encode_text, oid, resolve_aggregate,
-    resolve_function, resolve_operator,
+    Accumulator, CastKind, Collation, Context, SqlError, TypeOid, Types, Value, call, common_type,
+    encode_text, oid, resolve_aggregate, resolve_function, resolve_operator,
 };
 use std::sync::LazyLock;
 
@@ -66,7 +66,11 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
             functions.push((row.name, row.arguments.clone()));
         }
     }
-    Vocabulary { operators, operator_names, functions }
+    Vocabulary {
+        operators,
+        operator_names,
+        functions,
+    }
 });
 
 fn modelled(index: u16) -> bool {
@@ -77,7 +81,12 @@ fn modelled(index: u16) -> bool {
 fn is_generic(type_oid: TypeOid) -> bool {
     matches!(
         type_oid,
-        oid::ANY | oid::ANYELEMENT | oid::ANYNONARRAY | oid::ANYARRAY | oid::ANYCOMPATIBLE | oid::ANYCOMPATIBLEARRAY
+        oid::ANY
+            | oid::ANYELEMENT
+            | oid::ANYNONARRAY
+            | oid::ANYARRAY
+            | oid::ANYCOMPATIBLE
+            | oid::ANYCOMPATIBLEARRAY
     )
 }
 
@@ -105,7 +114,18 @@ pub const COLUMNS: &[(TypeOid, i32)] = &[
     (oid::UUID, -1),
 ];
 
-const AGGREGATES: &[&str] = &["count", "sum", "avg", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "array_agg"];
+const AGGREGATES: &[&str] = &[
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "array_agg",
+];
 
 impl Expression {
     pub fn random(random: &mut fastrand::Rng) -> Expression {
@@ -136,7 +156,11 @@ impl Expression {
     fn constant(random: &mut fastrand::Rng) -> Expression {
         let type_oid = pick(random, TYPES);
         let literal = literals::random(random, type_oid);
-        if random.bool() { Expression::Typed(Some(literal), type_oid) } else { Expression::Bare(literal) }
+        if random.bool() {
+            Expression::Typed(Some(literal), type_oid)
+        } else {
+            Expression::Bare(literal)
+        }
     }
 
     /// Whether a part of it may raise an error of its own, before or after the whole.
@@ -150,7 +174,9 @@ impl Expression {
         match self {
             Expression::Bare(_) | Expression::Typed(..) | Expression::Aggregate(..) => false,
             Expression::Cast(inner, ..) | Expression::Assign(inner, ..) => inner.has_bare_operand(),
-            Expression::Operator(_, left, right) => left.as_ref().is_some_and(|left| bare(left)) || bare(right),
+            Expression::Operator(_, left, right) => {
+                left.as_ref().is_some_and(|left| bare(left)) || bare(right)
+            }
             Expression::Function(_, arguments) => arguments.len() > 1 && arguments.iter().any(bare),
             Expression::Case(a, b) => bare(a) || bare(b),
         }
@@ -161,7 +187,9 @@ impl Expression {
         let parts: Vec<&Expression> = match self {
             Expression::Bare(_) | Expression::Typed(..) | Expression::Aggregate(..) => Vec::new(),
             Expression::Cast(inner, ..) | Expression::Assign(inner, ..) => vec![inner],
-            Expression::Operator(_, left, right) => left.iter().map(|left| &**left).chain([&**right]).collect(),
+            Expression::Operator(_, left, right) => {
+                left.iter().map(|left| &**left).chain([&**right]).collect()
+            }
             Expression::Function(_, arguments) => arguments.iter().collect(),
             Expression::Case(a, b) => vec![a, b],
         };
@@ -179,7 +207,9 @@ impl Expression {
     /// Something of a type: a literal, or now and then a bare literal or a nested expression.
     fn of_type(random: &mut fastrand::Rng, type_oid: TypeOid, depth: u32) -> Expression {
         let concrete = match type_oid {
-            oid::ANYARRAY | oid::ANYCOMPATIBLEARRAY => pick(random, &[oid::INT4_ARRAY, oid::TEXT_ARRAY, oid::NUMERIC_ARRAY]),
+            oid::ANYARRAY | oid::ANYCOMPATIBLEARRAY => {
+                pick(random, &[oid::INT4_ARRAY, oid::TEXT_ARRAY, oid::NUMERIC_ARRAY])
+            }
             oid::ANYCOMPATIBLE => pick(random, &[oid::INT4, oid::TEXT, oid::NUMERIC]),
             generic if is_generic(generic) => pick(random, TYPES),
             plain => plain,
@@ -189,7 +219,11 @@ impl Expression {
             0..6 => Expression::Typed(None, concrete),
             6..16 => Expression::Bare(literal),
             16..34 if depth < 2 => {
-                let makers: Vec<_> = VOCABULARY.operators.iter().filter(|(name, ..)| result_of(name) == Some(concrete)).collect();
+                let makers: Vec<_> = VOCABULARY
+                    .operators
+                    .iter()
+                    .filter(|(name, ..)| result_of(name) == Some(concrete))
+                    .collect();
                 if !makers.is_empty() && random.bool() {
                     let (name, left, right) = makers[random.usize(..makers.len())];
                     return Self::with_operands(random, name, *left, *right, depth + 1);
@@ -237,7 +271,12 @@ impl Expression {
             arguments[1] = Expression::Typed(Some(random.i32(-3..40).to_string()), oid::INT4);
         }
         if matches!(*name, "gcd" | "numeric_gcd") && declared[0] == oid::NUMERIC {
-            let mut small = || Expression::Typed(Some(format!("{}.{}", random.i32(-99..9999), random.u8(..))), oid::NUMERIC);
+            let mut small = || {
+                Expression::Typed(
+                    Some(format!("{}.{}", random.i32(-99..9999), random.u8(..))),
+                    oid::NUMERIC,
+                )
+            };
             arguments = vec![small(), small()];
         }
         if matches!(*name, "to_char" | "to_date" | "to_timestamp") && arguments.len() == 2 {
@@ -255,7 +294,16 @@ impl Expression {
         let to = pick(random, TYPES);
         let typmod = match to {
             oid::VARCHAR | oid::BPCHAR => pick(random, &[-1, 5, 7, 9]),
-            oid::NUMERIC => pick(random, &[-1, (5 << 16) + 2 + 4, (3 << 16) + 4, (20 << 16) + 10 + 4, (1000 << 16) + 4]),
+            oid::NUMERIC => pick(
+                random,
+                &[
+                    -1,
+                    (5 << 16) + 2 + 4,
+                    (3 << 16) + 4,
+                    (20 << 16) + 10 + 4,
+                    (1000 << 16) + 4,
+                ],
+            ),
             oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TIME => pick(random, &[-1, 0, 2, 6]),
             _ => -1,
         };
@@ -270,7 +318,13 @@ impl Expression {
         let name = pick(random, AGGREGATES);
         let type_oid = pick(random, TYPES);
         let rows = (0..random.usize(1..5))
-            .map(|_| if random.u32(..6) == 0 { None } else { Some(literals::random(random, type_oid)) })
+            .map(|_| {
+                if random.u32(..6) == 0 {
+                    None
+                } else {
+                    Some(literals::random(random, type_oid))
+                }
+            })
             .collect();
         Expression::Aggregate(name, type_oid, rows)
     }
@@ -298,18 +352,29 @@ impl Expression {
             Expression::Bare(literal) => literals::quoted(literal),
             Expression::Typed(Some(literal), t) => literals::typed(*t, literal),
             Expression::Typed(None, t) => format!("NULL::{}", literals::type_name(*t)),
-            Expression::Cast(inner, to, typmod) => format!("({})::{}", inner.sql(), with_typmod(*to, *typmod)),
+            Expression::Cast(inner, to, typmod) => {
+                format!("({})::{}", inner.sql(), with_typmod(*to, *typmod))
+            }
             Expression::Assign(inner, to, typmod) => {
-                format!("assigned({}, {})", literals::quoted(&with_typmod(*to, *typmod)), literals::quoted(&inner.sql()))
+                format!(
+                    "assigned({}, {})",
+                    literals::quoted(&with_typmod(*to, *typmod)),
+                    literals::quoted(&inner.sql())
+                )
             }
             Expression::Operator(name, None, right) => format!("({name} ({}))", right.sql()),
-            Expression::Operator(name, Some(left), right) => format!("(({}) {name} ({}))", left.sql(), right.sql()),
+            Expression::Operator(name, Some(left), right) => {
+                format!("(({}) {name} ({}))", left.sql(), right.sql())
+            }
             Expression::Function(name, arguments) => {
                 let arguments: Vec<String> = arguments.iter().map(Expression::sql).collect();
                 format!("pg_catalog.\"{name}\"({})", arguments.join(", "))
             }
             Expression::Aggregate(name, t, rows) => {
-                let rows: Vec<String> = rows.iter().map(|row| format!("({})", Expression::Typed(row.clone(), *t).sql())).collect();
+                let rows: Vec<String> = rows
+                    .iter()
+                    .map(|row| format!("({})", Expression::Typed(row.clone(), *t).sql()))
+                    .collect();
                 format!("(SELECT {name}(v.x) FROM (VALUES {}) v(x))", rows.join(", "))
             }
             Expression::Case(a, b) => format!("CASE WHEN 1 = 1 THEN {} ELSE {} END", a.sql(), b.sql()),
@@ -320,15 +385,26 @@ impl Expression {
         match self {
             Expression::Bare(literal) => Ok((Value::text(literal.as_str()), oid::UNKNOWN)),
             Expression::Typed(None, t) => Ok((Value::Null, *t)),
-            Expression::Typed(Some(literal), t) => {
-                Ok((cast(&Value::text(literal.as_str()), oid::UNKNOWN, *t, -1, CastKind::Explicit, context)?, *t))
-            }
+            Expression::Typed(Some(literal), t) => Ok((
+                cast(
+                    &Value::text(literal.as_str()),
+                    oid::UNKNOWN,
+                    *t,
+                    -1,
+                    CastKind::Explicit,
+                    context,
+                )?,
+                *t,
+            )),
             Expression::Cast(inner, to, typmod) => {
                 let (value, from) = inner.evaluate(context)?;
                 if !Types::BUILT_IN.can_cast(from, *to, CastKind::Explicit) {
                     return Err(Failure::Unresolved(format!("cast {from} to {to}")));
                 }
-                Ok((cast(&value, from, *to, *typmod, CastKind::Explicit, context)?, *to))
+                Ok((
+                    cast(&value, from, *to, *typmod, CastKind::Explicit, context)?,
+                    *to,
+                ))
             }
             Expression::Assign(inner, to, typmod) => {
                 let (value, from) = inner.evaluate(context)?;
@@ -340,7 +416,8 @@ impl Expression {
                 match value {
                     Value::Null | Value::Unknown => Ok((value, oid::TEXT)),
                     known => {
-                        let text = encode_text(&known, context).ok_or_else(|| SqlError::not_modelled("text"))?;
+                        let text =
+                            encode_text(&known, context).ok_or_else(|| SqlError::not_modelled("text"))?;
                         Ok((Value::text(text), oid::TEXT))
                     }
                 }
@@ -351,27 +428,44 @@ impl Expression {
                 let resolved = resolve_operator(name, left.as_ref().map(|(_, t)| *t), Some(right.1))
                     .ok_or_else(|| Failure::Unresolved(format!("operator {name}")))?;
                 let operands: Vec<Typed> = left.into_iter().chain([right]).collect();
-                Ok((apply(resolved.function, &resolved.arguments, operands, context)?, resolved.result))
+                Ok((
+                    apply(resolved.function, &resolved.arguments, operands, context)?,
+                    resolved.result,
+                ))
             }
             Expression::Function(name, arguments) => {
-                let arguments: Result<Vec<Typed>, Failure> = arguments.iter().map(|a| a.evaluate(context)).collect();
+                let arguments: Result<Vec<Typed>, Failure> =
+                    arguments.iter().map(|a| a.evaluate(context)).collect();
                 let arguments = arguments?;
                 let types: Vec<TypeOid> = arguments.iter().map(|(_, t)| *t).collect();
                 if let Some(to) = Types::BUILT_IN.function_is_cast(name, &types) {
-                    return Ok((cast(&arguments[0].0, types[0], to, -1, CastKind::Explicit, context)?, to));
+                    return Ok((
+                        cast(&arguments[0].0, types[0], to, -1, CastKind::Explicit, context)?,
+                        to,
+                    ));
                 }
                 let resolved =
                     resolve_function(name, &types).ok_or_else(|| Failure::Unresolved(format!("{name}()")))?;
-                Ok((apply(resolved.function, &resolved.arguments, arguments, context)?, resolved.result))
+                Ok((
+                    apply(resolved.function, &resolved.arguments, arguments, context)?,
+                    resolved.result,
+                ))
             }
             Expression::Aggregate(name, t, rows) => {
-                let resolved =
-                    resolve_aggregate(name, &[*t]).ok_or_else(|| Failure::Unresolved(format!("aggregate {name}")))?;
+                let resolved = resolve_aggregate(name, &[*t])
+                    .ok_or_else(|| Failure::Unresolved(format!("aggregate {name}")))?;
                 let mut accumulator = Accumulator::new(&resolved, Collation::Bytes);
                 let mut values = Vec::new();
                 for row in rows {
                     let (value, from) = Expression::Typed(row.clone(), *t).evaluate(context)?;
-                    values.push(cast(&value, from, resolved.arguments[0], -1, CastKind::Implicit, context)?);
+                    values.push(cast(
+                        &value,
+                        from,
+                        resolved.arguments[0],
+                        -1,
+                        CastKind::Implicit,
+                        context,
+                    )?);
                 }
                 for value in values {
                     accumulator.add(&[value], context)?;
@@ -383,7 +477,14 @@ impl Expression {
                 // The ELSE arm comes first in the server's choice of the type.
                 let to = common_type(&[other, from]).ok_or_else(|| Failure::Unresolved("CASE".to_owned()))?;
                 if other == oid::UNKNOWN {
-                    cast(&b.evaluate(context)?.0, other, to, -1, CastKind::Implicit, context)?;
+                    cast(
+                        &b.evaluate(context)?.0,
+                        other,
+                        to,
+                        -1,
+                        CastKind::Implicit,
+                        context,
+                    )?;
                 }
                 Ok((cast(&value, from, to, -1, CastKind::Implicit, context)?, to))
             }
@@ -407,7 +508,11 @@ fn apply(
 
 /// The type that an operator of this name gives, where all of that name give one.
 fn result_of(name: &str) -> Option<TypeOid> {
-    let mut results = CATALOG.operators.iter().filter(|row| row.name == name).map(|row| row.result);
+    let mut results = CATALOG
+        .operators
+        .iter()
+        .filter(|row| row.name == name)
+        .map(|row| row.result);
     let first = results.next()?;
     (matches!(name, "=" | "<" | "||" | "+" | "*" | "-" | "/")).then_some(first)
 }

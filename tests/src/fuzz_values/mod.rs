@@ -34,7 +34,10 @@ pub struct Report {
 /// An answer in the words of the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    Text { text: Option<String>, type_name: String },
+    Text {
+        text: Option<String>,
+        type_name: String,
+    },
     Error(String),
     Unknown,
     /// The model could not resolve a name.
@@ -43,7 +46,10 @@ pub enum Answer {
 
 impl Report {
     pub fn unknown_share(&self) -> f64 {
-        let (known, unknown) = self.coverage.values().fold((0, 0), |(k, u), (a, b)| (k + a, u + b));
+        let (known, unknown) = self
+            .coverage
+            .values()
+            .fold((0, 0), |(k, u), (a, b)| (k + a, u + b));
         unknown as f64 / (known + unknown).max(1) as f64
     }
 
@@ -55,7 +61,11 @@ impl Report {
             share(b).total_cmp(&share(a))
         });
         let line = |(name, (known, unknown)): (&String, &(u64, u64))| {
-            format!("{:>5.1} % unknown of {:>6}  {name}\n", 100.0 * *unknown as f64 / (known + unknown) as f64, known + unknown)
+            format!(
+                "{:>5.1} % unknown of {:>6}  {name}\n",
+                100.0 * *unknown as f64 / (known + unknown) as f64,
+                known + unknown
+            )
         };
         rows.into_iter().map(line).collect()
     }
@@ -104,7 +114,9 @@ fn compare(expression: &Expression, sql: &str, theirs: &Answer, context: &Contex
                 _ => false,
             };
             if ours != theirs && !excused {
-                report.differences.push(format!("{sql}\n    model:  {ours:?}\n    server: {theirs:?}"));
+                report
+                    .differences
+                    .push(format!("{sql}\n    model:  {ours:?}\n    server: {theirs:?}"));
             }
         }
     }
@@ -114,16 +126,28 @@ fn compare(expression: &Expression, sql: &str, theirs: &Answer, context: &Contex
 pub fn answer(expression: &Expression, context: &Context) -> Answer {
     match expression.evaluate(context) {
         Err(expression::Failure::Unresolved(name)) => Answer::Unresolved(name),
-        Err(expression::Failure::Sql(SqlError::Raised { sqlstate, .. })) => Answer::Error(sqlstate.to_owned()),
+        Err(expression::Failure::Sql(SqlError::Raised { sqlstate, .. })) => {
+            Answer::Error(sqlstate.to_owned())
+        }
         Err(expression::Failure::Sql(SqlError::NotModelled(_))) => Answer::Unknown,
         Ok((value, type_oid)) => {
-            let type_oid = if type_oid == oid::UNKNOWN { oid::TEXT } else { type_oid };
+            let type_oid = if type_oid == oid::UNKNOWN {
+                oid::TEXT
+            } else {
+                type_oid
+            };
             let type_name = value::Types::BUILT_IN.name(type_oid);
             match value {
                 Value::Unknown => Answer::Unknown,
-                Value::Null => Answer::Text { text: None, type_name },
+                Value::Null => Answer::Text {
+                    text: None,
+                    type_name,
+                },
                 known => match value::encode_text(&known, context) {
-                    Some(text) => Answer::Text { text: Some(text), type_name },
+                    Some(text) => Answer::Text {
+                        text: Some(text),
+                        type_name,
+                    },
                     None => Answer::Unknown,
                 },
             }
@@ -134,16 +158,27 @@ pub fn answer(expression: &Expression, context: &Context) -> Answer {
 /// Every literal of every type in both formats of the wire: text and binary must decode to one value.
 async fn check_forms(server: &Server, context: &Context, report: &mut Report) -> Result<()> {
     for (type_oid, literal) in literals::all() {
-        let Some(forms) = server.forms(&literals::typed(type_oid, literal)).await else { continue };
+        let Some(forms) = server.forms(&literals::typed(type_oid, literal)).await else {
+            continue;
+        };
         report.expressions += 1;
         let from_text = value::decode(type_oid, 0, Some(forms.0.as_bytes()), context);
         let from_binary = value::decode(type_oid, 1, Some(&forms.1), context);
-        let slot = report.coverage.entry(format!("decode {}", value::Types::BUILT_IN.name(type_oid))).or_default();
-        match (value::encode_text(&from_text, context), value::encode_text(&from_binary, context)) {
+        let slot = report
+            .coverage
+            .entry(format!("decode {}", value::Types::BUILT_IN.name(type_oid)))
+            .or_default();
+        match (
+            value::encode_text(&from_text, context),
+            value::encode_text(&from_binary, context),
+        ) {
             (Some(text), Some(binary)) => {
                 slot.0 += 1;
                 if text != forms.0 || binary != forms.0 {
-                    report.differences.push(format!("decode {literal}: text {text}, binary {binary}, server {}", forms.0));
+                    report.differences.push(format!(
+                        "decode {literal}: text {text}, binary {binary}, server {}",
+                        forms.0
+                    ));
                 }
             }
             _ => slot.1 += 1,
@@ -153,6 +188,13 @@ async fn check_forms(server: &Server, context: &Context, report: &mut Report) ->
 }
 
 /// Casts as an expression tree does, for the parts of this module.
-fn cast(value: &Value, from: TypeOid, to: TypeOid, typmod: i32, kind: CastKind, context: &Context) -> Result<Value, SqlError> {
+fn cast(
+    value: &Value,
+    from: TypeOid,
+    to: TypeOid,
+    typmod: i32,
+    kind: CastKind,
+    context: &Context,
+) -> Result<Value, SqlError> {
     value::cast(value, from, to, typmod, kind, context)
 }

@@ -37,7 +37,11 @@ impl Server {
             .batch_execute("CREATE DATABASE fuzz_values TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
             .await
             .context("cannot create the database of the value tests")?;
-        let client = connect(&uri.replace("/postgres", "/fuzz_values").replace("://fuzz_values", "://postgres")).await?;
+        let client = connect(
+            &uri.replace("/postgres", "/fuzz_values")
+                .replace("://fuzz_values", "://postgres"),
+        )
+        .await?;
         client
             .batch_execute(
                 "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres';
@@ -62,16 +66,28 @@ impl Server {
             .await?;
         for (type_oid, typmod) in COLUMNS {
             let name = with_typmod(*type_oid, *typmod);
-            client.batch_execute(&format!("CREATE UNLOGGED TABLE \"{name}\" (c {name})")).await?;
+            client
+                .batch_execute(&format!("CREATE UNLOGGED TABLE \"{name}\" (c {name})"))
+                .await?;
         }
         Ok(Server { client })
     }
 
     /// The answers to expressions, in their order.
     pub async fn evaluate(&self, expressions: &[String]) -> Result<Vec<Answer>> {
-        let statement = format!("SELECT attempt(e) FROM unnest(ARRAY[{}]) WITH ORDINALITY AS u(e, n) ORDER BY n",
-            expressions.iter().map(|sql| quoted(sql)).collect::<Vec<_>>().join(", "));
-        let rows = self.client.simple_query(&statement).await.context("a batch of expressions failed as a whole")?;
+        let statement = format!(
+            "SELECT attempt(e) FROM unnest(ARRAY[{}]) WITH ORDINALITY AS u(e, n) ORDER BY n",
+            expressions
+                .iter()
+                .map(|sql| quoted(sql))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        let rows = self
+            .client
+            .simple_query(&statement)
+            .await
+            .context("a batch of expressions failed as a whole")?;
         let mut answers = Vec::with_capacity(expressions.len());
         for message in rows {
             if let SimpleQueryMessage::Row(row) = message {
@@ -83,12 +99,20 @@ impl Server {
 
     /// A constant as text and as binary; `None` where the server refuses it.
     pub async fn forms(&self, expression: &str) -> Option<(String, Vec<u8>)> {
-        let text = self.client.simple_query(&format!("SELECT {expression}")).await.ok()?;
+        let text = self
+            .client
+            .simple_query(&format!("SELECT {expression}"))
+            .await
+            .ok()?;
         let text = text.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
         })?;
-        let row = self.client.query_one(&format!("SELECT {expression}"), &[]).await.ok()?;
+        let row = self
+            .client
+            .query_one(&format!("SELECT {expression}"), &[])
+            .await
+            .ok()?;
         Some((text, row.try_get::<_, Raw>(0).ok()?.0))
     }
 }
@@ -104,11 +128,20 @@ async fn connect(uri: &str) -> Result<Client> {
 
 fn read(line: &str) -> Answer {
     let mut fields = line.splitn(3, FIELD);
-    let (kind, second) = (fields.next().unwrap_or(""), fields.next().unwrap_or("").to_owned());
+    let (kind, second) = (
+        fields.next().unwrap_or(""),
+        fields.next().unwrap_or("").to_owned(),
+    );
     let rest = fields.next().unwrap_or("").to_owned();
     match kind {
         "E" => Answer::Error(second),
-        "N" => Answer::Text { text: None, type_name: second },
-        _ => Answer::Text { text: Some(rest), type_name: second },
+        "N" => Answer::Text {
+            text: None,
+            type_name: second,
+        },
+        _ => Answer::Text {
+            text: Some(rest),
+            type_name: second,
+        },
     }
 }

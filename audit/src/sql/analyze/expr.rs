@@ -4,7 +4,8 @@ use super::{Analyzer, Collated, Result, Typed, Unmodelled, strings_of, unmodelle
 use crate::sql::plan::{Bind, Expr, Query, Source};
 use crate::value::{self, CastKind, Collation, Context, FunctionKind, TypeOid, Value, Volatility, oid};
 use pg_query::protobuf::{
-    self as pg, AExprKind, BoolExprType, BoolTestType, MinMaxOp, NullTestType, SqlValueFunctionOp, SubLinkType, a_const,
+    self as pg, AExprKind, BoolExprType, BoolTestType, MinMaxOp, NullTestType, SqlValueFunctionOp,
+    SubLinkType, a_const,
 };
 use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
@@ -57,15 +58,27 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn unknown(&self, type_oid: TypeOid) -> Typed {
-        Typed { expr: Expr::Unknown, oid: type_oid, type_modifier: -1, collation: Collated::Default }
+        Typed {
+            expr: Expr::Unknown,
+            oid: type_oid,
+            type_modifier: -1,
+            collation: Collated::Default,
+        }
     }
 
     fn typed(&self, expr: Expr, type_oid: TypeOid) -> Typed {
-        Typed { expr, oid: type_oid, type_modifier: -1, collation: Collated::Default }
+        Typed {
+            expr,
+            oid: type_oid,
+            type_modifier: -1,
+            collation: Collated::Default,
+        }
     }
 
     pub(super) fn expr(&mut self, node: &Node) -> Result<Typed> {
-        let Some(node) = &node.node else { return unmodelled("empty_expression") };
+        let Some(node) = &node.node else {
+            return unmodelled("empty_expression");
+        };
         match node {
             NodeEnum::AConst(constant) => self.constant(constant),
             NodeEnum::ParamRef(parameter) => self.parameter(parameter.number),
@@ -94,13 +107,25 @@ impl Analyzer<'_> {
                     Ok(BoolTestType::IsUnknown) => (None, false),
                     _ => (None, true),
                 };
-                Ok(self.typed(Expr::BoolTest { argument: Box::new(typed.expr), wanted, negated }, oid::BOOL))
+                Ok(self.typed(
+                    Expr::BoolTest {
+                        argument: Box::new(typed.expr),
+                        wanted,
+                        negated,
+                    },
+                    oid::BOOL,
+                ))
             }
             NodeEnum::CaseExpr(case) => self.case(case),
             NodeEnum::CoalesceExpr(coalesce) => {
                 let arguments = self.exprs(&coalesce.args)?;
                 let (arguments, type_oid, collation) = self.unify(arguments)?;
-                Ok(Typed { expr: Expr::Coalesce(arguments), oid: type_oid, type_modifier: -1, collation })
+                Ok(Typed {
+                    expr: Expr::Coalesce(arguments),
+                    oid: type_oid,
+                    type_modifier: -1,
+                    collation,
+                })
             }
             NodeEnum::MinMaxExpr(extreme) => {
                 let arguments = self.exprs(&extreme.args)?;
@@ -110,7 +135,16 @@ impl Analyzer<'_> {
                 };
                 let greatest = extreme.op == MinMaxOp::IsGreatest as i32;
                 let less = self.collated(less.function, collation);
-                Ok(Typed { expr: Expr::Extreme { arguments, less, greatest }, oid: type_oid, type_modifier: -1, collation })
+                Ok(Typed {
+                    expr: Expr::Extreme {
+                        arguments,
+                        less,
+                        greatest,
+                    },
+                    oid: type_oid,
+                    type_modifier: -1,
+                    collation,
+                })
             }
             NodeEnum::SubLink(link) => self.sub_link(link),
             NodeEnum::SqlvalueFunction(function) => self.sql_value(function),
@@ -121,11 +155,19 @@ impl Analyzer<'_> {
                 let typed = self.resolve_unknown(typed)?;
                 let names = strings_of(&clause.collname);
                 let collation = match names.last().copied() {
-                    Some("default") => return Ok(Typed { collation: Collated::Default, ..typed }),
+                    Some("default") => {
+                        return Ok(Typed {
+                            collation: Collated::Default,
+                            ..typed
+                        });
+                    }
                     Some(name) => Collation::from_name(name, true),
                     None => return unmodelled("collate"),
                 };
-                Ok(Typed { collation: Collated::Explicit(collation), ..typed })
+                Ok(Typed {
+                    collation: Collated::Explicit(collation),
+                    ..typed
+                })
             }
             NodeEnum::RowExpr(_) => unmodelled("row_expression"),
             NodeEnum::SetToDefault(_) => unmodelled("default_in_expression"),
@@ -151,11 +193,17 @@ impl Analyzer<'_> {
         if constant.isnull {
             return Ok(self.typed(Expr::null(), oid::UNKNOWN));
         }
-        let Some(val) = &constant.val else { return unmodelled("constant") };
+        let Some(val) = &constant.val else {
+            return unmodelled("constant");
+        };
         if self.embedded == 0 {
             if let a_const::Val::Boolval(_) = val {
             } else if let Some(index) = self.literals.get(&constant.location).copied() {
-                let bind = Bind { source: Source::Literal(index), casts: Vec::new(), negate: false };
+                let bind = Bind {
+                    source: Source::Literal(index),
+                    casts: Vec::new(),
+                    negate: false,
+                };
                 let type_oid = match val {
                     a_const::Val::Ival(_) => oid::INT4,
                     a_const::Val::Sval(_) => oid::UNKNOWN,
@@ -166,10 +214,18 @@ impl Analyzer<'_> {
                 return Ok(self.typed(expr, type_oid));
             } else if let a_const::Val::Ival(integer) = val {
                 // The grammar folds the sign into the constant, which then stands where the sign is.
-                let following = (constant.location + 1..).take(32).find_map(|place| self.literals.get(&place).copied());
+                let following = (constant.location + 1..)
+                    .take(32)
+                    .find_map(|place| self.literals.get(&place).copied());
                 if let Some(index) = following {
-                    if integer.ival < 0 && self.literal_values[index] == integer.ival.unsigned_abs().to_string() {
-                        let expr = self.bind(Bind { source: Source::Literal(index), casts: Vec::new(), negate: true });
+                    if integer.ival < 0
+                        && self.literal_values[index] == integer.ival.unsigned_abs().to_string()
+                    {
+                        let expr = self.bind(Bind {
+                            source: Source::Literal(index),
+                            casts: Vec::new(),
+                            negate: true,
+                        });
                         return Ok(self.typed(expr, oid::INT4));
                     }
                 }
@@ -180,16 +236,20 @@ impl Analyzer<'_> {
         }
         Ok(match val {
             a_const::Val::Ival(integer) => self.typed(Expr::Const(Value::Int4(integer.ival)), oid::INT4),
-            a_const::Val::Boolval(boolean) => self.typed(Expr::Const(Value::Bool(boolean.boolval)), oid::BOOL),
-            a_const::Val::Sval(string) => {
-                self.typed(Expr::Const(Value::Text(Arc::from(string.sval.as_str()))), oid::UNKNOWN)
+            a_const::Val::Boolval(boolean) => {
+                self.typed(Expr::Const(Value::Bool(boolean.boolval)), oid::BOOL)
             }
+            a_const::Val::Sval(string) => self.typed(
+                Expr::Const(Value::Text(Arc::from(string.sval.as_str()))),
+                oid::UNKNOWN,
+            ),
             a_const::Val::Fval(float) => {
                 let type_oid = number_type(&float.fval);
                 let value = match type_oid {
                     oid::INT4 => float.fval.parse().map_or(Value::Unknown, Value::Int4),
                     oid::INT8 => float.fval.parse().map_or(Value::Unknown, Value::Int8),
-                    _ => value::parse(&float.fval, oid::NUMERIC, -1, &Context::defaults()).unwrap_or(Value::Unknown),
+                    _ => value::parse(&float.fval, oid::NUMERIC, -1, &Context::defaults())
+                        .unwrap_or(Value::Unknown),
                 };
                 self.typed(Expr::Const(value), type_oid)
             }
@@ -209,12 +269,20 @@ impl Analyzer<'_> {
             0 => oid::UNKNOWN,
             known => known,
         };
-        let expr = self.bind(Bind { source: Source::Parameter(number), casts: Vec::new(), negate: false });
+        let expr = self.bind(Bind {
+            source: Source::Parameter(number),
+            casts: Vec::new(),
+            negate: false,
+        });
         Ok(self.typed(expr, type_oid))
     }
 
     fn a_expr(&mut self, expression: &pg::AExpr) -> Result<Typed> {
-        let name = strings_of(&expression.name).last().copied().unwrap_or("").to_owned();
+        let name = strings_of(&expression.name)
+            .last()
+            .copied()
+            .unwrap_or("")
+            .to_owned();
         let kind = AExprKind::try_from(expression.kind).unwrap_or(AExprKind::Undefined);
         match kind {
             AExprKind::AexprOp | AExprKind::AexprLike | AExprKind::AexprIlike | AExprKind::AexprSimilar => {
@@ -223,7 +291,9 @@ impl Analyzer<'_> {
                     let argument = self.expr(right)?;
                     return self.prefix_operator(&name, argument);
                 };
-                if let (Some(NodeEnum::RowExpr(left)), Some(NodeEnum::RowExpr(right))) = (&left.node, &right.node) {
+                if let (Some(NodeEnum::RowExpr(left)), Some(NodeEnum::RowExpr(right))) =
+                    (&left.node, &right.node)
+                {
                     return self.row_compare(&name, &left.args, &right.args);
                 }
                 let left = self.expr(left)?;
@@ -240,12 +310,22 @@ impl Analyzer<'_> {
                 let right = self.expr(self.required(&expression.rexpr)?)?;
                 let (left, right, equal) = self.equality(left, right)?;
                 let negated = kind == AExprKind::AexprNotDistinct;
-                Ok(self.typed(Expr::Distinct { arguments: Box::new((left, right)), equal, negated }, oid::BOOL))
+                Ok(self.typed(
+                    Expr::Distinct {
+                        arguments: Box::new((left, right)),
+                        equal,
+                        negated,
+                    },
+                    oid::BOOL,
+                ))
             }
             AExprKind::AexprNullif => {
                 let left = self.expr(self.required(&expression.lexpr)?)?;
                 let right = self.expr(self.required(&expression.rexpr)?)?;
-                let Some(resolved) = self.types().resolve_operator("=", Some(left.oid), Some(right.oid)) else {
+                let Some(resolved) = self
+                    .types()
+                    .resolve_operator("=", Some(left.oid), Some(right.oid))
+                else {
                     return unmodelled("nullif");
                 };
                 let (type_oid, collation) = (resolved.arguments[0], left.collation);
@@ -253,12 +333,21 @@ impl Analyzer<'_> {
                 // The result is the left side as it was compared: NULLIF(varchar, varchar) is text.
                 let expr = Expr::Case {
                     whens: vec![(
-                        Expr::Equal { sides: Box::new((first.clone(), second)), function: equal, types: (0, 0) },
+                        Expr::Equal {
+                            sides: Box::new((first.clone(), second)),
+                            function: equal,
+                            types: (0, 0),
+                        },
                         Expr::null(),
                     )],
                     otherwise: Box::new(first),
                 };
-                Ok(Typed { expr, oid: type_oid, type_modifier: -1, collation })
+                Ok(Typed {
+                    expr,
+                    oid: type_oid,
+                    type_modifier: -1,
+                    collation,
+                })
             }
             AExprKind::AexprIn => {
                 let negated = name == "<>";
@@ -269,7 +358,9 @@ impl Analyzer<'_> {
                 if let Some(NodeEnum::RowExpr(row)) = &left_node.node {
                     let mut alternatives = Vec::new();
                     for item in &list.items {
-                        let Some(NodeEnum::RowExpr(right)) = &item.node else { return unmodelled("in_list") };
+                        let Some(NodeEnum::RowExpr(right)) = &item.node else {
+                            return unmodelled("in_list");
+                        };
                         alternatives.push(self.row_compare("=", &row.args, &right.args)?.expr);
                     }
                     let any = Expr::Or(alternatives);
@@ -283,9 +374,15 @@ impl Analyzer<'_> {
                 let Some(NodeEnum::List(list)) = &self.required(&expression.rexpr)?.node else {
                     return unmodelled("between");
                 };
-                let [low, high] = list.items.as_slice() else { return unmodelled("between") };
+                let [low, high] = list.items.as_slice() else {
+                    return unmodelled("between");
+                };
                 let left = self.required(&expression.lexpr)?;
-                let (first, second) = if kind == AExprKind::AexprBetween { (">=", "<=") } else { ("<", ">") };
+                let (first, second) = if kind == AExprKind::AexprBetween {
+                    (">=", "<=")
+                } else {
+                    ("<", ">")
+                };
                 let (value, low) = (self.expr(left)?, self.expr(low)?);
                 let one = self.operator(first, value, low)?.expr;
                 let (value, high) = (self.expr(left)?, self.expr(high)?);
@@ -303,7 +400,10 @@ impl Analyzer<'_> {
 
     /// Both sides cast to what `=` compares, and the function that does it.
     pub(super) fn equality(&mut self, left: Typed, right: Typed) -> Result<(Expr, Expr, value::FunctionId)> {
-        let Some(resolved) = self.types().resolve_operator("=", Some(left.oid), Some(right.oid)) else {
+        let Some(resolved) = self
+            .types()
+            .resolve_operator("=", Some(left.oid), Some(right.oid))
+        else {
             return unmodelled("operator_=");
         };
         let collation = self.combine(left.collation, right.collation);
@@ -314,10 +414,16 @@ impl Analyzer<'_> {
 
     pub(super) fn operator(&mut self, name: &str, left: Typed, right: Typed) -> Result<Typed> {
         if left.oid == 0 || right.oid == 0 {
-            let boolean = matches!(name, "=" | "<>" | "!=" | "<" | ">" | "<=" | ">=" | "~~" | "~" | "~*" | "!~~");
+            let boolean = matches!(
+                name,
+                "=" | "<>" | "!=" | "<" | ">" | "<=" | ">=" | "~~" | "~" | "~*" | "!~~"
+            );
             return Ok(self.unknown(if boolean { oid::BOOL } else { 0 }));
         }
-        let Some(resolved) = self.types().resolve_operator(name, Some(left.oid), Some(right.oid)) else {
+        let Some(resolved) = self
+            .types()
+            .resolve_operator(name, Some(left.oid), Some(right.oid))
+        else {
             return unmodelled(format!("operator_{name}"));
         };
         let collation = self.combine(left.collation, right.collation);
@@ -330,13 +436,25 @@ impl Analyzer<'_> {
         let function = self.collated(resolved.function, collation);
         let expr = if name == "=" {
             let types = (resolved.arguments[0], resolved.arguments[1]);
-            Expr::Equal { sides: Box::new((left.expr, right.expr)), function, types }
+            Expr::Equal {
+                sides: Box::new((left.expr, right.expr)),
+                function,
+                types,
+            }
         } else {
-            let expr = Expr::Call { function, arguments: vec![left.expr, right.expr] };
+            let expr = Expr::Call {
+                function,
+                arguments: vec![left.expr, right.expr],
+            };
             self.keep_constant(&expr);
             expr
         };
-        Ok(Typed { expr, oid: resolved.result, type_modifier: -1, collation })
+        Ok(Typed {
+            expr,
+            oid: resolved.result,
+            type_modifier: -1,
+            collation,
+        })
     }
 
     fn prefix_operator(&mut self, name: &str, argument: Typed) -> Result<Typed> {
@@ -351,7 +469,10 @@ impl Analyzer<'_> {
             self.note(format!("operator_{name}"));
             return Ok(self.unknown(resolved.result));
         }
-        let expr = Expr::Call { function: resolved.function, arguments: vec![argument.expr] };
+        let expr = Expr::Call {
+            function: resolved.function,
+            arguments: vec![argument.expr],
+        };
         self.keep_constant(&expr);
         Ok(self.typed(expr, resolved.result))
     }
@@ -371,20 +492,30 @@ impl Analyzer<'_> {
                     parts.push(self.operator("=", left, right)?.expr);
                 }
                 let all = Expr::And(parts);
-                if name == "=" { all } else { Expr::Not(Box::new(all)) }
+                if name == "=" {
+                    all
+                } else {
+                    Expr::Not(Box::new(all))
+                }
             }
             "<" | "<=" | ">" | ">=" => {
                 let strict = &name[..1];
                 let mut pairs = Vec::new();
                 for (left, right) in sides {
                     let (first, second, equal) = self.equality(left.clone(), right.clone())?;
-                    let Some(order) = self.types().resolve_operator(strict, Some(left.oid), Some(right.oid)) else {
+                    let Some(order) = self
+                        .types()
+                        .resolve_operator(strict, Some(left.oid), Some(right.oid))
+                    else {
                         return unmodelled("row_comparison");
                     };
                     let collation = self.combine(left.collation, right.collation);
                     pairs.push((first, second, equal, self.collated(order.function, collation)));
                 }
-                Expr::RowCompare { pairs, or_equal: name.len() == 2 }
+                Expr::RowCompare {
+                    pairs,
+                    or_equal: name.len() == 2,
+                }
             }
             _ => return unmodelled("row_comparison"),
         };
@@ -399,14 +530,22 @@ impl Analyzer<'_> {
         }
         for item in items {
             let item = self.expr(item)?;
-            let Some(operator) = self.types().resolve_operator("=", Some(left_type), Some(item.oid)) else {
+            let Some(operator) = self
+                .types()
+                .resolve_operator("=", Some(left_type), Some(item.oid))
+            else {
                 return unmodelled("in_list");
             };
             resolved.push((operator, item));
         }
-        let Some((first, _)) = resolved.first() else { return unmodelled("in_list") };
+        let Some((first, _)) = resolved.first() else {
+            return unmodelled("in_list");
+        };
         let target = first.arguments[0];
-        if resolved.iter().any(|(operator, _)| operator.arguments[0] != target || !operator.function.is_modelled()) {
+        if resolved
+            .iter()
+            .any(|(operator, _)| operator.arguments[0] != target || !operator.function.is_modelled())
+        {
             // Every item is compared in its own way.
             let mut alternatives = Vec::new();
             for (_, item) in resolved {
@@ -422,13 +561,28 @@ impl Analyzer<'_> {
         for (operator, item) in resolved {
             let collation = self.combine(collation, item.collation);
             let item = self.coerce(item, operator.arguments[1], -1, CastKind::Implicit)?;
-            list.push((self.collated(operator.function, collation), operator.arguments[1], item.expr));
+            list.push((
+                self.collated(operator.function, collation),
+                operator.arguments[1],
+                item.expr,
+            ));
         }
         let types = (target, list[0].1);
         let same = list.iter().all(|(_, type_oid, _)| *type_oid == types.1);
-        let items = list.into_iter().map(|(function, _, expr)| (function, expr)).collect();
+        let items = list
+            .into_iter()
+            .map(|(function, _, expr)| (function, expr))
+            .collect();
         let types = if same { types } else { (0, 0) };
-        Ok(self.typed(Expr::InList { argument: Box::new(argument.expr), items, negated, types }, oid::BOOL))
+        Ok(self.typed(
+            Expr::InList {
+                argument: Box::new(argument.expr),
+                items,
+                negated,
+                types,
+            },
+            oid::BOOL,
+        ))
     }
 
     fn any_array(&mut self, name: &str, left: Typed, right: Typed, all: bool) -> Result<Typed> {
@@ -455,7 +609,11 @@ impl Analyzer<'_> {
             self.note(format!("operator_{name}"));
             return Ok(self.unknown(oid::BOOL));
         }
-        let types = if name == "=" { (resolved.arguments[0], resolved.arguments[1]) } else { (0, 0) };
+        let types = if name == "=" {
+            (resolved.arguments[0], resolved.arguments[1])
+        } else {
+            (0, 0)
+        };
         let expr = Expr::AnyArray {
             argument: Box::new(left.expr),
             array: Box::new(right.expr),
@@ -487,7 +645,9 @@ impl Analyzer<'_> {
         let mut conditions = Vec::new();
         let mut results = Vec::new();
         for when in &case.args {
-            let Some(NodeEnum::CaseWhen(when)) = &when.node else { return unmodelled("case") };
+            let Some(NodeEnum::CaseWhen(when)) = &when.node else {
+                return unmodelled("case");
+            };
             let condition = self.expr(self.required(&when.expr)?)?;
             let condition = match &case.arg {
                 Some(argument) => {
@@ -509,13 +669,22 @@ impl Analyzer<'_> {
         let (mut results, type_oid, collation) = self.unify(results)?;
         let otherwise = Box::new(results.remove(0));
         let whens = conditions.into_iter().zip(results).collect();
-        Ok(Typed { expr: Expr::Case { whens, otherwise }, oid: type_oid, type_modifier: -1, collation })
+        Ok(Typed {
+            expr: Expr::Case { whens, otherwise },
+            oid: type_oid,
+            type_modifier: -1,
+            collation,
+        })
     }
 
     /// Casts all to their common type.
     pub(super) fn unify(&mut self, typed: Vec<Typed>) -> Result<(Vec<Expr>, TypeOid, Collated)> {
         if typed.iter().any(|typed| typed.oid == 0) {
-            return Ok((typed.iter().map(|_| Expr::Unknown).collect(), 0, Collated::Default));
+            return Ok((
+                typed.iter().map(|_| Expr::Unknown).collect(),
+                0,
+                Collated::Default,
+            ));
         }
         let oids: Vec<TypeOid> = typed.iter().map(|typed| typed.oid).collect();
         let common = if oids.iter().all(|type_oid| *type_oid == oid::UNKNOWN) {
@@ -523,8 +692,12 @@ impl Analyzer<'_> {
         } else {
             self.types().common_type(&oids)
         };
-        let Some(common) = common else { return unmodelled("common_type") };
-        let collation = typed.iter().fold(Collated::Default, |so_far, typed| self.combine(so_far, typed.collation));
+        let Some(common) = common else {
+            return unmodelled("common_type");
+        };
+        let collation = typed.iter().fold(Collated::Default, |so_far, typed| {
+            self.combine(so_far, typed.collation)
+        });
         let mut exprs = Vec::new();
         for typed in typed {
             exprs.push(self.coerce(typed, common, -1, CastKind::Implicit)?.expr);
@@ -533,10 +706,14 @@ impl Analyzer<'_> {
     }
 
     fn type_cast(&mut self, cast: &pg::TypeCast) -> Result<Typed> {
-        let Some(type_name) = &cast.type_name else { return unmodelled("cast") };
+        let Some(type_name) = &cast.type_name else {
+            return unmodelled("cast");
+        };
         let (target, type_modifier) = self.type_name(type_name)?;
         let argument = self.required(&cast.arg)?;
-        if let (Some(NodeEnum::AArrayExpr(array)), Some(element)) = (&argument.node, self.types().element(target)) {
+        if let (Some(NodeEnum::AArrayExpr(array)), Some(element)) =
+            (&argument.node, self.types().element(target))
+        {
             return self.array(array, Some((element, target, type_modifier)));
         }
         if target == oid::REGCLASS || target == oid::REGTYPE || target == oid::REGPROC {
@@ -552,7 +729,11 @@ impl Analyzer<'_> {
     }
 
     fn array(&mut self, array: &pg::AArrayExpr, wanted: Option<(TypeOid, TypeOid, i32)>) -> Result<Typed> {
-        if array.elements.iter().any(|element| matches!(element.node, Some(NodeEnum::AArrayExpr(_)))) {
+        if array
+            .elements
+            .iter()
+            .any(|element| matches!(element.node, Some(NodeEnum::AArrayExpr(_))))
+        {
             return unmodelled("multidimensional_array");
         }
         let items = self.exprs(&array.elements)?;
@@ -562,7 +743,10 @@ impl Analyzer<'_> {
         if let Some((element, array_type, type_modifier)) = wanted {
             let mut cast = Vec::new();
             for item in items {
-                cast.push(self.coerce(item, element, type_modifier, CastKind::Explicit)?.expr);
+                cast.push(
+                    self.coerce(item, element, type_modifier, CastKind::Explicit)?
+                        .expr,
+                );
             }
             return Ok(self.typed(Expr::Array { element, items: cast }, array_type));
         }
@@ -573,14 +757,23 @@ impl Analyzer<'_> {
         if self.types().element(element).is_some() {
             return unmodelled("multidimensional_array");
         }
-        let Some(array_type) = self.types().array_of(element) else { return unmodelled("array_type") };
-        Ok(Typed { expr: Expr::Array { element, items }, oid: array_type, type_modifier: -1, collation })
+        let Some(array_type) = self.types().array_of(element) else {
+            return unmodelled("array_type");
+        };
+        Ok(Typed {
+            expr: Expr::Array { element, items },
+            oid: array_type,
+            type_modifier: -1,
+            collation,
+        })
     }
 
     fn indirection(&mut self, indirection: &pg::AIndirection) -> Result<Typed> {
         let mut typed = self.expr(self.required(&indirection.arg)?)?;
         for step in &indirection.indirection {
-            let Some(NodeEnum::AIndices(indices)) = &step.node else { return unmodelled("field_selection") };
+            let Some(NodeEnum::AIndices(indices)) = &step.node else {
+                return unmodelled("field_selection");
+            };
             if indices.is_slice {
                 return unmodelled("array_slice");
             }
@@ -590,7 +783,10 @@ impl Analyzer<'_> {
             let index = self.expr(self.required(&indices.uidx)?)?;
             let index = self.coerce(index, oid::INT4, -1, CastKind::Assignment)?;
             typed = Typed {
-                expr: Expr::Subscript { array: Box::new(typed.expr), index: Box::new(index.expr) },
+                expr: Expr::Subscript {
+                    array: Box::new(typed.expr),
+                    index: Box::new(index.expr),
+                },
                 oid: element,
                 type_modifier: -1,
                 collation: typed.collation,
@@ -612,11 +808,16 @@ impl Analyzer<'_> {
             Ok(Op::SvfopCurrentSchema) => ("current_schema", oid::NAME),
             _ => return unmodelled("current_time"),
         };
-        let Some(resolved) = self.types().resolve_function(name, &[]) else { return Ok(self.unknown(target)) };
+        let Some(resolved) = self.types().resolve_function(name, &[]) else {
+            return Ok(self.unknown(target));
+        };
         if !resolved.function.is_modelled() {
             return Ok(self.unknown(target));
         }
-        let call = Expr::Call { function: resolved.function, arguments: Vec::new() };
+        let call = Expr::Call {
+            function: resolved.function,
+            arguments: Vec::new(),
+        };
         let call = self.typed(call, resolved.result);
         self.coerce(call, target, function.typmod, CastKind::Explicit)
     }
@@ -640,8 +841,16 @@ impl Analyzer<'_> {
             }
             SubLinkType::ArraySublink => {
                 let element = query.types[0];
-                let Some(array) = self.types().array_of(element) else { return unmodelled("array_type") };
-                Ok(self.typed(Expr::ArrayQuery { element, query: Box::new(query) }, array))
+                let Some(array) = self.types().array_of(element) else {
+                    return unmodelled("array_type");
+                };
+                Ok(self.typed(
+                    Expr::ArrayQuery {
+                        element,
+                        query: Box::new(query),
+                    },
+                    array,
+                ))
             }
             SubLinkType::AnySublink | SubLinkType::AllSublink => {
                 let name = match strings_of(&link.oper_name).last() {
@@ -674,7 +883,10 @@ impl Analyzer<'_> {
             if left.oid == 0 || right_type == 0 {
                 return Ok(self.unknown(oid::BOOL));
             }
-            let Some(resolved) = self.types().resolve_operator(name, Some(left.oid), Some(right_type)) else {
+            let Some(resolved) = self
+                .types()
+                .resolve_operator(name, Some(left.oid), Some(right_type))
+            else {
                 return unmodelled(format!("operator_{name}"));
             };
             if !resolved.function.is_modelled() {
@@ -687,13 +899,21 @@ impl Analyzer<'_> {
             let needed = resolved.arguments[1];
             casts.push((!self.is_relabel(right_type, needed)).then_some((right_type, needed)));
         }
-        let expr = Expr::AnyQuery { arguments, functions, casts, query: Box::new(query), all };
+        let expr = Expr::AnyQuery {
+            arguments,
+            functions,
+            casts,
+            query: Box::new(query),
+            all,
+        };
         Ok(self.typed(expr, oid::BOOL))
     }
 
     fn func_call(&mut self, call: &pg::FuncCall) -> Result<Typed> {
         let names = strings_of(&call.funcname);
-        let Some(name) = names.last().map(|name| (*name).to_owned()) else { return unmodelled("function") };
+        let Some(name) = names.last().map(|name| (*name).to_owned()) else {
+            return unmodelled("function");
+        };
         let schema = (names.len() > 1).then(|| names[0].to_owned());
         let built_in = schema.as_deref().is_none_or(|schema| schema == "pg_catalog");
 
@@ -702,7 +922,11 @@ impl Analyzer<'_> {
             self.mark_volatile();
             return Ok(self.unknown(oid::INT8));
         }
-        if call.args.iter().any(|argument| matches!(argument.node, Some(NodeEnum::NamedArgExpr(_)))) {
+        if call
+            .args
+            .iter()
+            .any(|argument| matches!(argument.node, Some(NodeEnum::NamedArgExpr(_))))
+        {
             self.raw_call(&name, schema.as_deref());
             return unmodelled("named_arguments");
         }
@@ -716,7 +940,10 @@ impl Analyzer<'_> {
         let path = &self.settings.search_path;
         let users = self.catalog.find_functions(schema.as_deref(), &name, path);
         if !users.is_empty() {
-            let known = self.types().resolve_function(&name, &vec![oid::UNKNOWN; call.args.len()]).is_some();
+            let known = self
+                .types()
+                .resolve_function(&name, &vec![oid::UNKNOWN; call.args.len()])
+                .is_some();
             if !(built_in && known && schema.is_none()) {
                 let users: Vec<_> = users.into_iter().cloned().collect();
                 return self.user_function(&name, users, call);
@@ -771,21 +998,50 @@ impl Analyzer<'_> {
             return Ok(self.unknown(resolved.result));
         }
         let function = self.collated(resolved.function, collation);
-        let expr = Expr::Call { function, arguments: cast };
+        let expr = Expr::Call {
+            function,
+            arguments: cast,
+        };
         self.keep_constant(&expr);
-        Ok(Typed { expr, oid: resolved.result, type_modifier: -1, collation })
+        Ok(Typed {
+            expr,
+            oid: resolved.result,
+            type_modifier: -1,
+            collation,
+        })
     }
 
     fn is_aggregate(&self, name: &str) -> bool {
         let kind = |count: usize| {
             let inputs = vec![oid::INT4; count];
-            self.types().resolve_function(name, &inputs).map(|resolved| resolved.kind)
+            self.types()
+                .resolve_function(name, &inputs)
+                .map(|resolved| resolved.kind)
         };
         matches!(
             name,
-            "count" | "sum" | "avg" | "min" | "max" | "bool_and" | "bool_or" | "every" | "string_agg" | "array_agg"
-                | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" | "stddev" | "variance" | "bit_and" | "bit_or"
-                | "stddev_pop" | "stddev_samp" | "var_pop" | "var_samp"
+            "count"
+                | "sum"
+                | "avg"
+                | "min"
+                | "max"
+                | "bool_and"
+                | "bool_or"
+                | "every"
+                | "string_agg"
+                | "array_agg"
+                | "json_agg"
+                | "jsonb_agg"
+                | "json_object_agg"
+                | "jsonb_object_agg"
+                | "stddev"
+                | "variance"
+                | "bit_and"
+                | "bit_or"
+                | "stddev_pop"
+                | "stddev_samp"
+                | "var_pop"
+                | "var_samp"
         ) || kind(1) == Some(FunctionKind::Aggregate)
             || kind(2) == Some(FunctionKind::Aggregate)
     }
@@ -793,9 +1049,10 @@ impl Analyzer<'_> {
     fn window_type(&self, name: &str, call: &pg::FuncCall) -> TypeOid {
         match name {
             "row_number" | "rank" | "dense_rank" | "count" => oid::INT8,
-            _ if call.args.is_empty() => {
-                self.types().resolve_function(name, &[]).map_or(0, |resolved| resolved.result)
-            }
+            _ if call.args.is_empty() => self
+                .types()
+                .resolve_function(name, &[])
+                .map_or(0, |resolved| resolved.result),
             _ => 0,
         }
     }
@@ -812,9 +1069,16 @@ impl Analyzer<'_> {
         if schema == Some("pg_catalog") {
             return;
         }
-        let found = self.catalog.find_functions(schema, name, &self.settings.search_path);
+        let found = self
+            .catalog
+            .find_functions(schema, name, &self.settings.search_path);
         let harmless = match found.is_empty() {
-            true => self.catalog.is_loaded() || crate::value::catalog::CATALOG.functions_by_name.contains_key(name),
+            true => {
+                self.catalog.is_loaded()
+                    || crate::value::catalog::CATALOG
+                        .functions_by_name
+                        .contains_key(name)
+            }
             false => found.iter().all(|function| function.volatility != 'v'),
         };
         if !harmless {
@@ -826,7 +1090,9 @@ impl Analyzer<'_> {
     pub(super) fn collated(&self, function: value::FunctionId, collation: Collated) -> value::FunctionId {
         match collation {
             Collated::Default => function,
-            Collated::Implicit(collation) | Collated::Explicit(collation) => function.with_collation(collation),
+            Collated::Implicit(collation) | Collated::Explicit(collation) => {
+                function.with_collation(collation)
+            }
             Collated::Conflict => function.with_collation(Collation::Deterministic),
         }
     }

@@ -34,7 +34,11 @@ impl Tree {
 
 impl Analyzer<'_> {
     /// The whole FROM clause; `None` if there is none.
-    pub(super) fn from_clause(&mut self, nodes: &[Node], relations: &mut Vec<Relation>) -> Result<Option<Tree>> {
+    pub(super) fn from_clause(
+        &mut self,
+        nodes: &[Node],
+        relations: &mut Vec<Relation>,
+    ) -> Result<Option<Tree>> {
         let mut whole: Option<Tree> = None;
         for node in nodes {
             let tree = self.from_item(node, relations)?;
@@ -50,7 +54,8 @@ impl Analyzer<'_> {
         match &node.node {
             Some(NodeEnum::RangeVar(range)) => self.range_var(range, relations),
             Some(NodeEnum::RangeSubselect(subselect)) => {
-                let Some(NodeEnum::SelectStmt(select)) = self.required(&subselect.subquery)?.node.as_ref() else {
+                let Some(NodeEnum::SelectStmt(select)) = self.required(&subselect.subquery)?.node.as_ref()
+                else {
                     return unmodelled("subquery");
                 };
                 let hidden = (!subselect.lateral).then(|| std::mem::take(&mut self.level().items));
@@ -69,12 +74,22 @@ impl Analyzer<'_> {
         }
     }
 
-    fn add_relation(&mut self, alias: &str, source: RelationSource, width: usize, relations: &mut Vec<Relation>) -> usize {
+    fn add_relation(
+        &mut self,
+        alias: &str,
+        source: RelationSource,
+        width: usize,
+        relations: &mut Vec<Relation>,
+    ) -> usize {
         let table = match &source {
             RelationSource::Table(table) => Some(*table),
             _ => None,
         };
-        relations.push(Relation { alias: alias.to_owned(), source, width });
+        relations.push(Relation {
+            alias: alias.to_owned(),
+            source,
+            width,
+        });
         self.level().tables.push(table);
         self.level().relation_count += 1;
         self.relation_total += 1;
@@ -82,25 +97,42 @@ impl Analyzer<'_> {
     }
 
     fn range_var(&mut self, range: &pg::RangeVar, relations: &mut Vec<Relation>) -> Result<Tree> {
-        let alias = range.alias.as_ref().map_or(range.relname.clone(), |alias| alias.aliasname.clone());
+        let alias = range
+            .alias
+            .as_ref()
+            .map_or(range.relname.clone(), |alias| alias.aliasname.clone());
         let names = alias_names(range.alias.as_ref());
         if range.schemaname.is_empty() {
-            if let Some(cte) = self.ctes.iter().rev().find(|cte| cte.name == range.relname).cloned() {
+            if let Some(cte) = self
+                .ctes
+                .iter()
+                .rev()
+                .find(|cte| cte.name == range.relname)
+                .cloned()
+            {
                 if !cte.known {
                     return unmodelled("unmodelled_cte");
                 }
-                let source = if cte.working { RelationSource::Working(cte.number) } else { RelationSource::Cte(cte.number) };
+                let source = if cte.working {
+                    RelationSource::Working(cte.number)
+                } else {
+                    RelationSource::Cte(cte.number)
+                };
                 let relation = self.add_relation(&alias, source, cte.columns.len(), relations);
-                let columns = cte.columns.iter().enumerate().map(|(place, (name, type_oid, type_modifier))| ItemColumn {
-                    name: names.get(place).unwrap_or(name).clone(),
-                    typed: Typed {
-                        expr: Expr::column(relation, place),
-                        oid: *type_oid,
-                        type_modifier: *type_modifier,
-                        collation: Collated::Default,
-                    },
-                    hidden: false,
-                });
+                let columns =
+                    cte.columns
+                        .iter()
+                        .enumerate()
+                        .map(|(place, (name, type_oid, type_modifier))| ItemColumn {
+                            name: names.get(place).unwrap_or(name).clone(),
+                            typed: Typed {
+                                expr: Expr::column(relation, place),
+                                oid: *type_oid,
+                                type_modifier: *type_modifier,
+                                collation: Collated::Default,
+                            },
+                            hidden: false,
+                        });
                 let item = Item {
                     alias: Some(alias),
                     schema: None,
@@ -135,7 +167,9 @@ impl Analyzer<'_> {
         }
         match table.kind {
             TableKind::View => {
-                let Some(definition) = table.definition.clone() else { return unmodelled("view_definition") };
+                let Some(definition) = table.definition.clone() else {
+                    return unmodelled("view_definition");
+                };
                 let query = self.within_catalog_text(|analyzer| analyzer.catalog_query(&definition))?;
                 let mut names = names.to_vec();
                 for (_, column) in table.live_columns().skip(names.len()) {
@@ -147,14 +181,22 @@ impl Analyzer<'_> {
             TableKind::Foreign => return unmodelled("foreign_table"),
             TableKind::Table | TableKind::Partitioned | TableKind::MaterializedView => {}
         }
-        let separate = table.children.iter().any(|child| self.catalog.storage(*child) != table.storage);
+        let separate = table
+            .children
+            .iter()
+            .any(|child| self.catalog.storage(*child) != table.storage);
         if separate && inherits {
             return unmodelled("inheritance");
         }
         if table.kind == TableKind::Partitioned && !inherits {
             return unmodelled("only_partitioned");
         }
-        let relation = self.add_relation(alias, RelationSource::Table(table.storage), table.columns.len(), relations);
+        let relation = self.add_relation(
+            alias,
+            RelationSource::Table(table.storage),
+            table.columns.len(),
+            relations,
+        );
         let item = self.table_item(table, alias, relation, names);
         self.level().items.push(item);
         if table.storage == table.id {
@@ -167,11 +209,17 @@ impl Analyzer<'_> {
             Expr::And(parts) => conditions.extend(parts),
             one => conditions.push(one),
         }
-        Ok(Tree::Inner(Box::new(Tree::Relation(relation)), Box::new(Tree::Relation(usize::MAX)), conditions))
+        Ok(Tree::Inner(
+            Box::new(Tree::Relation(relation)),
+            Box::new(Tree::Relation(usize::MAX)),
+            conditions,
+        ))
     }
 
     pub(super) fn partition_condition(&mut self, table: &Arc<Table>, relation: usize) -> Result<Expr> {
-        let Some(condition) = table.partition_condition.clone() else { return unmodelled("partition") };
+        let Some(condition) = table.partition_condition.clone() else {
+            return unmodelled("partition");
+        };
         let item = self.table_item(table, &table.name, relation, &[]);
         let expr = self.catalog_expression(&condition, vec![item])?;
         let typed = self.coerce(expr, oid::BOOL, -1, CastKind::Implicit)?;
@@ -198,9 +246,14 @@ impl Analyzer<'_> {
                 Some(NodeEnum::ResTarget(target)) => target.val,
                 _ => None,
             });
-        let Some(target) = target else { return unmodelled("catalog_expression") };
+        let Some(target) = target else {
+            return unmodelled("catalog_expression");
+        };
         self.within_catalog_text(|analyzer| {
-            analyzer.levels.push(super::Level { items, ..super::Level::default() });
+            analyzer.levels.push(super::Level {
+                items,
+                ..super::Level::default()
+            });
             analyzer.expr(&target)
         })
     }
@@ -224,35 +277,65 @@ impl Analyzer<'_> {
         names: &[String],
         relations: &mut Vec<Relation>,
     ) -> Result<Tree> {
-        let types: Vec<(String, TypeOid)> =
-            query.names.iter().cloned().zip(query.types.iter().copied()).take(query.visible).collect();
+        let types: Vec<(String, TypeOid)> = query
+            .names
+            .iter()
+            .cloned()
+            .zip(query.types.iter().copied())
+            .take(query.visible)
+            .collect();
         let shown = alias.clone().unwrap_or_default();
-        let relation = self.add_relation(&shown, RelationSource::Query(Box::new(query)), types.len(), relations);
-        let columns = types.into_iter().enumerate().map(|(place, (name, type_oid))| ItemColumn {
-            name: names.get(place).cloned().unwrap_or(name),
-            typed: Typed {
-                expr: Expr::column(relation, place),
-                oid: type_oid,
-                type_modifier: -1,
-                collation: Collated::Default,
-            },
-            hidden: false,
-        });
-        let item = Item { alias, schema: None, columns: columns.collect(), qualified_only: false };
+        let relation = self.add_relation(
+            &shown,
+            RelationSource::Query(Box::new(query)),
+            types.len(),
+            relations,
+        );
+        let columns = types
+            .into_iter()
+            .enumerate()
+            .map(|(place, (name, type_oid))| ItemColumn {
+                name: names.get(place).cloned().unwrap_or(name),
+                typed: Typed {
+                    expr: Expr::column(relation, place),
+                    oid: type_oid,
+                    type_modifier: -1,
+                    collation: Collated::Default,
+                },
+                hidden: false,
+            });
+        let item = Item {
+            alias,
+            schema: None,
+            columns: columns.collect(),
+            qualified_only: false,
+        };
         self.level().items.push(item);
         Ok(Tree::Relation(relation))
     }
 
-    fn range_function(&mut self, function: &pg::RangeFunction, relations: &mut Vec<Relation>) -> Result<Tree> {
+    fn range_function(
+        &mut self,
+        function: &pg::RangeFunction,
+        relations: &mut Vec<Relation>,
+    ) -> Result<Tree> {
         if function.is_rowsfrom || !function.coldeflist.is_empty() || function.functions.len() != 1 {
             return unmodelled("rows_from");
         }
-        let Some(NodeEnum::List(list)) = &function.functions[0].node else { return unmodelled("function_in_from") };
+        let Some(NodeEnum::List(list)) = &function.functions[0].node else {
+            return unmodelled("function_in_from");
+        };
         let Some(Some(NodeEnum::FuncCall(call))) = list.items.first().map(|node| &node.node) else {
             return unmodelled("function_in_from");
         };
-        let name = strings_of(&call.funcname).last().copied().unwrap_or("").to_owned();
-        let users = self.catalog.find_functions(None, &name, &self.settings.search_path);
+        let name = strings_of(&call.funcname)
+            .last()
+            .copied()
+            .unwrap_or("")
+            .to_owned();
+        let users = self
+            .catalog
+            .find_functions(None, &name, &self.settings.search_path);
         if !users.is_empty() {
             self.raw_call(&name, None);
             return unmodelled(format!("function_{name}"));
@@ -277,31 +360,57 @@ impl Analyzer<'_> {
                 let Some(element) = self.types().element(self.types().base(oids[0])) else {
                     return unmodelled("function_unnest");
                 };
-                (SetFunction::Unnest, element, arguments.into_iter().map(|argument| argument.expr).collect())
+                (
+                    SetFunction::Unnest,
+                    element,
+                    arguments.into_iter().map(|argument| argument.expr).collect(),
+                )
             }
             _ => {
                 self.raw_call(&name, None);
                 return unmodelled(format!("function_{name}"));
             }
         };
-        let alias = function.alias.as_ref().map_or(name.clone(), |alias| alias.aliasname.clone());
+        let alias = function
+            .alias
+            .as_ref()
+            .map_or(name.clone(), |alias| alias.aliasname.clone());
         let names = alias_names(function.alias.as_ref());
-        let source = RelationSource::Function { function: kind, arguments, ordinality: function.ordinality };
+        let source = RelationSource::Function {
+            function: kind,
+            arguments,
+            ordinality: function.ordinality,
+        };
         let relation = self.add_relation(&alias, source, 1 + usize::from(function.ordinality), relations);
         let mut columns = vec![ItemColumn {
             // A function of one column gives it the alias of the relation.
             name: names.first().cloned().unwrap_or_else(|| alias.clone()),
-            typed: Typed { expr: Expr::column(relation, 0), oid: type_oid, type_modifier: -1, collation: Collated::Default },
+            typed: Typed {
+                expr: Expr::column(relation, 0),
+                oid: type_oid,
+                type_modifier: -1,
+                collation: Collated::Default,
+            },
             hidden: false,
         }];
         if function.ordinality {
             columns.push(ItemColumn {
                 name: names.get(1).cloned().unwrap_or_else(|| "ordinality".to_owned()),
-                typed: Typed { expr: Expr::column(relation, 1), oid: oid::INT8, type_modifier: -1, collation: Collated::Default },
+                typed: Typed {
+                    expr: Expr::column(relation, 1),
+                    oid: oid::INT8,
+                    type_modifier: -1,
+                    collation: Collated::Default,
+                },
                 hidden: false,
             });
         }
-        self.level().items.push(Item { alias: Some(alias), schema: None, columns, qualified_only: false });
+        self.level().items.push(Item {
+            alias: Some(alias),
+            schema: None,
+            columns,
+            qualified_only: false,
+        });
         Ok(Tree::Relation(relation))
     }
 
@@ -312,13 +421,21 @@ impl Analyzer<'_> {
         let right = self.from_item(self.required(&join.rarg)?, relations)?;
         let kind = JoinType::try_from(join.jointype).unwrap_or(JoinType::Undefined);
 
-        let mut using: Vec<String> = strings_of(&join.using_clause).into_iter().map(str::to_owned).collect();
+        let mut using: Vec<String> = strings_of(&join.using_clause)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         if join.is_natural {
             let visible = |items: &[Item]| -> Vec<String> {
                 items
                     .iter()
                     .filter(|item| !item.qualified_only)
-                    .flat_map(|item| item.columns.iter().filter(|column| !column.hidden).map(|column| column.name.clone()))
+                    .flat_map(|item| {
+                        item.columns
+                            .iter()
+                            .filter(|column| !column.hidden)
+                            .map(|column| column.name.clone())
+                    })
                     .collect()
             };
             let right_names = visible(&self.level().items[middle..]);
@@ -337,14 +454,28 @@ impl Analyzer<'_> {
                 JoinType::JoinRight => right,
                 JoinType::JoinFull => {
                     let (arguments, type_oid, collation) = self.unify(vec![left, right])?;
-                    Typed { expr: Expr::Coalesce(arguments), oid: type_oid, type_modifier: -1, collation }
+                    Typed {
+                        expr: Expr::Coalesce(arguments),
+                        oid: type_oid,
+                        type_modifier: -1,
+                        collation,
+                    }
                 }
                 _ => left,
             };
-            merged.push(ItemColumn { name: name.clone(), typed, hidden: false });
+            merged.push(ItemColumn {
+                name: name.clone(),
+                typed,
+                hidden: false,
+            });
         }
         if !merged.is_empty() {
-            let item = Item { alias: None, schema: None, columns: merged, qualified_only: false };
+            let item = Item {
+                alias: None,
+                schema: None,
+                columns: merged,
+                qualified_only: false,
+            };
             self.level().items.insert(first, item);
         }
         if let Some(quals) = &join.quals {

@@ -4,9 +4,9 @@
 //! early as all it looks at is there. The order of the joins never changes what the query means, only how many
 //! rows are looked at.
 
+use super::Analyzer;
 use super::from::Tree;
 use super::visit::{is_simple, relations_of};
-use super::Analyzer;
 use crate::sql::plan::{Access, Expr, Fit, From, Relation, RelationSource, Scan};
 use crate::value::{TypeOid, oid};
 use std::sync::Arc;
@@ -47,7 +47,11 @@ impl Analyzer<'_> {
                     inner_bound.extend(&left_relations);
                     let (right_plan, unplaced_on) = self.plan_joins(*right, on, &inner_bound, relations);
                     let right_plan = filtered(right_plan, unplaced_on);
-                    let join = From::Left { left: Box::new(left_plan), right: Box::new(right_plan), right_relations };
+                    let join = From::Left {
+                        left: Box::new(left_plan),
+                        right: Box::new(right_plan),
+                        right_relations,
+                    };
                     let (after, rest) = split(above, &bound, &own);
                     conditions = rest;
                     filtered(filtered(join, unplaced), after)
@@ -98,7 +102,11 @@ impl Analyzer<'_> {
                         (Access::Lookup { .. }, true) => 0,
                         (Access::Lookup { .. }, false) => 1,
                         (Access::AnyOf { .. }, _) => 2,
-                        (Access::All, _) if matches!(relations[*relation].source, RelationSource::Table(_)) => 4,
+                        (Access::All, _)
+                            if matches!(relations[*relation].source, RelationSource::Table(_)) =>
+                        {
+                            4
+                        }
                         (Access::All, _) => 3,
                     }
                 }
@@ -118,60 +126,131 @@ impl Analyzer<'_> {
             .filter(|condition| is_simple(condition) && relations_of(condition) == [relation])
             .cloned()
             .collect();
-        From::Scan(Scan { relation, access, filter: conditions, own: Arc::from(own) })
+        From::Scan(Scan {
+            relation,
+            access,
+            filter: conditions,
+            own: Arc::from(own),
+        })
     }
 
     /// How to reach the relation's rows, and whether that is a unique key.
-    fn access(&self, relation: usize, conditions: &[Expr], bound: &[usize], relations: &[Relation]) -> (Access, bool) {
-        let RelationSource::Table(table) = relations[relation].source else { return (Access::All, false) };
-        let Some(table) = self.catalog.table(table) else { return (Access::All, false) };
+    fn access(
+        &self,
+        relation: usize,
+        conditions: &[Expr],
+        bound: &[usize],
+        relations: &[Relation],
+    ) -> (Access, bool) {
+        let RelationSource::Table(table) = relations[relation].source else {
+            return (Access::All, false);
+        };
+        let Some(table) = self.catalog.table(table) else {
+            return (Access::All, false);
+        };
         let available = |expr: &Expr| relations_of(expr).iter().all(|used| bound.contains(used));
         let mut keys: Vec<(usize, Expr, Fit)> = Vec::new();
         let mut any: Option<Access> = None;
         for condition in conditions {
             match condition {
                 Expr::Equal { sides, types, .. } => {
-                    for (column, key, column_type, key_type) in
-                        [(&sides.0, &sides.1, types.0, types.1), (&sides.1, &sides.0, types.1, types.0)]
-                    {
-                        let Expr::Column { up: 0, relation: r, column } = column else { continue };
+                    for (column, key, column_type, key_type) in [
+                        (&sides.0, &sides.1, types.0, types.1),
+                        (&sides.1, &sides.0, types.1, types.0),
+                    ] {
+                        let Expr::Column {
+                            up: 0,
+                            relation: r,
+                            column,
+                        } = column
+                        else {
+                            continue;
+                        };
                         let column = *column as usize;
-                        if *r as usize != relation || !available(key) || keys.iter().any(|(c, _, _)| *c == column) {
+                        if *r as usize != relation
+                            || !available(key)
+                            || keys.iter().any(|(c, _, _)| *c == column)
+                        {
                             continue;
                         }
-                        if let Some(fit) = self.fit(column_type, key_type, table.columns[column].type_modifier) {
+                        if let Some(fit) =
+                            self.fit(column_type, key_type, table.columns[column].type_modifier)
+                        {
                             keys.push((column, key.clone(), fit));
                             break;
                         }
                     }
                 }
-                Expr::InList { argument, items, negated: false, types } => {
-                    let Expr::Column { up: 0, relation: r, column } = **argument else { continue };
-                    if r as usize != relation || any.is_some() || !items.iter().all(|(_, item)| available(item)) {
+                Expr::InList {
+                    argument,
+                    items,
+                    negated: false,
+                    types,
+                } => {
+                    let Expr::Column {
+                        up: 0,
+                        relation: r,
+                        column,
+                    } = **argument
+                    else {
+                        continue;
+                    };
+                    if r as usize != relation
+                        || any.is_some()
+                        || !items.iter().all(|(_, item)| available(item))
+                    {
                         continue;
                     }
                     let modifier = table.columns[column as usize].type_modifier;
                     if let Some(fit) = self.fit(types.0, types.1, modifier) {
                         let values = items.iter().map(|(_, item)| (item.clone(), fit)).collect();
-                        any = Some(Access::AnyOf { column: column as usize, values, array: false });
+                        any = Some(Access::AnyOf {
+                            column: column as usize,
+                            values,
+                            array: false,
+                        });
                     }
                 }
-                Expr::AnyArray { argument, array, all: false, types, .. } => {
-                    let Expr::Column { up: 0, relation: r, column } = **argument else { continue };
+                Expr::AnyArray {
+                    argument,
+                    array,
+                    all: false,
+                    types,
+                    ..
+                } => {
+                    let Expr::Column {
+                        up: 0,
+                        relation: r,
+                        column,
+                    } = **argument
+                    else {
+                        continue;
+                    };
                     if r as usize != relation || any.is_some() || !available(array) {
                         continue;
                     }
                     let modifier = table.columns[column as usize].type_modifier;
                     if let Some(fit) = self.fit(types.0, types.1, modifier) {
                         let values = vec![((**array).clone(), fit)];
-                        any = Some(Access::AnyOf { column: column as usize, values, array: true });
+                        any = Some(Access::AnyOf {
+                            column: column as usize,
+                            values,
+                            array: true,
+                        });
                     }
                 }
                 _ => {}
             }
         }
-        let covers = |columns: &[usize]| columns.iter().all(|column| keys.iter().any(|(c, _, _)| c == column));
-        let unique = table.keys.iter().find(|key| key.is_plain() && covers(&key.columns));
+        let covers = |columns: &[usize]| {
+            columns
+                .iter()
+                .all(|column| keys.iter().any(|(c, _, _)| c == column))
+        };
+        let unique = table
+            .keys
+            .iter()
+            .find(|key| key.is_plain() && covers(&key.columns));
         let is_unique = unique.is_some();
         if let Some(unique) = unique {
             keys.retain(|(column, _, _)| unique.columns.contains(column));
@@ -190,9 +269,10 @@ impl Analyzer<'_> {
 
     fn is_unique_column(&self, table: &crate::state::catalog::Table, any: &Option<Access>) -> bool {
         match any {
-            Some(Access::AnyOf { column, .. }) => {
-                table.keys.iter().any(|key| key.is_plain() && key.columns == [*column])
-            }
+            Some(Access::AnyOf { column, .. }) => table
+                .keys
+                .iter()
+                .any(|key| key.is_plain() && key.columns == [*column]),
             _ => false,
         }
     }
@@ -232,14 +312,19 @@ fn flatten(tree: Tree, parts: &mut Vec<Tree>, conditions: &mut Vec<Expr>) {
 fn split(conditions: Vec<Expr>, bound: &[usize], own: &[usize]) -> (Vec<Expr>, Vec<Expr>) {
     conditions.into_iter().partition(|condition| {
         let used = relations_of(condition);
-        !used.is_empty() && used.iter().all(|relation| bound.contains(relation) || own.contains(relation))
+        !used.is_empty()
+            && used
+                .iter()
+                .all(|relation| bound.contains(relation) || own.contains(relation))
     })
 }
 
 /// Whether everything that these relations refer to laterally is there.
 fn ready(own: &[usize], bound: &[usize], relations: &[Relation]) -> bool {
     own.iter().all(|relation| {
-        lateral_needs(&relations[*relation]).iter().all(|needed| bound.contains(needed) || own.contains(needed))
+        lateral_needs(&relations[*relation])
+            .iter()
+            .all(|needed| bound.contains(needed) || own.contains(needed))
     })
 }
 
@@ -255,5 +340,9 @@ fn lateral_needs(relation: &Relation) -> Vec<usize> {
 }
 
 fn filtered(from: From, conditions: Vec<Expr>) -> From {
-    if conditions.is_empty() { from } else { From::Filter(Box::new(from), conditions) }
+    if conditions.is_empty() {
+        from
+    } else {
+        From::Filter(Box::new(from), conditions)
+    }
 }

@@ -16,9 +16,7 @@ mod utility;
 mod routine;
 mod visit;
 
-use super::plan::{
-    Bind, BindCast, Cte, Expr, Kind, OutputColumn, Planned, Source, TableChecks, Touches,
-};
+use super::plan::{Bind, BindCast, Cte, Expr, Kind, OutputColumn, Planned, Source, TableChecks, Touches};
 use super::planner::{SessionSettings, bare};
 use super::token::Shape;
 use crate::state::{Catalog, TableId};
@@ -48,13 +46,27 @@ pub(super) fn statement(
             return (planned, Vec::new());
         }
     };
-    let node = parsed.protobuf.stmts.into_iter().next().and_then(|raw| raw.stmt).and_then(|node| node.node);
-    let Some(node) = node else { return (bare(shape, Kind::Empty), Vec::new()) };
+    let node = parsed
+        .protobuf
+        .stmts
+        .into_iter()
+        .next()
+        .and_then(|raw| raw.stmt)
+        .and_then(|node| node.node);
+    let Some(node) = node else {
+        return (bare(shape, Kind::Empty), Vec::new());
+    };
     let mut analyzer = Analyzer::new(catalog, settings, parameter_types);
     for (index, literal) in shape.literals.iter().enumerate() {
-        analyzer.literals.insert((literal.location - shape.start) as i32, index);
+        analyzer
+            .literals
+            .insert((literal.location - shape.start) as i32, index);
     }
-    analyzer.literal_values = shape.literals.iter().map(|literal| literal.text.clone()).collect();
+    analyzer.literal_values = shape
+        .literals
+        .iter()
+        .map(|literal| literal.text.clone())
+        .collect();
     analyzer.text = text.to_owned();
     let kind = analyzer.statement(node);
     let pins = analyzer.pins.clone();
@@ -69,7 +81,10 @@ fn embedded(
     variables: Arc<Variables>,
     depth: usize,
 ) -> Planned {
-    let shape = Shape { text: text.to_owned(), ..Shape::default() };
+    let shape = Shape {
+        text: text.to_owned(),
+        ..Shape::default()
+    };
     let node = pg_query::parse(text, pg_query::ParserOptions::default())
         .ok()
         .and_then(|parsed| parsed.protobuf.stmts.into_iter().next())
@@ -102,10 +117,16 @@ pub(crate) fn resolve_type(
 }
 
 /// The output columns of a query, if it can be analysed.
-pub(crate) fn columns_of(catalog: &Catalog, settings: &SessionSettings, text: &str) -> Option<Vec<OutputColumn>> {
+pub(crate) fn columns_of(
+    catalog: &Catalog,
+    settings: &SessionSettings,
+    text: &str,
+) -> Option<Vec<OutputColumn>> {
     let planned = embedded(catalog, text, settings, Arc::default(), 0);
     match planned.kind {
-        Kind::Select(_) if planned.columns.iter().all(|column| column.type_oid != 0) => Some(planned.columns.to_vec()),
+        Kind::Select(_) if planned.columns.iter().all(|column| column.type_oid != 0) => {
+            Some(planned.columns.to_vec())
+        }
         _ => None,
     }
 }
@@ -122,7 +143,9 @@ pub(crate) fn constant(
     let mut analyzer = Analyzer::new(catalog, settings, &[]);
     let typed = analyzer.catalog_expression(text, Vec::new()).ok()?;
     analyzer.embedded = 1;
-    let typed = analyzer.coerce(typed, type_oid, type_modifier, CastKind::Assignment).ok()?;
+    let typed = analyzer
+        .coerce(typed, type_oid, type_modifier, CastKind::Assignment)
+        .ok()?;
     if analyzer.volatile || !analyzer.reasons.is_empty() {
         return None;
     }
@@ -352,7 +375,9 @@ impl<'a> Analyzer<'a> {
     }
 
     fn level(&mut self) -> &mut Level {
-        self.levels.last_mut().expect("an expression is analysed within a query level")
+        self.levels
+            .last_mut()
+            .expect("an expression is analysed within a query level")
     }
 
     fn next_query(&mut self) -> usize {
@@ -364,20 +389,39 @@ impl<'a> Analyzer<'a> {
     fn coerce(&mut self, typed: Typed, target: TypeOid, type_modifier: i32, kind: CastKind) -> Result<Typed> {
         let collation = typed.collation;
         if typed.oid == 0 || target == 0 {
-            return Ok(Typed { expr: Expr::Unknown, oid: target, type_modifier, collation });
+            return Ok(Typed {
+                expr: Expr::Unknown,
+                oid: target,
+                type_modifier,
+                collation,
+            });
         }
-        let result = |expr| Typed { expr, oid: target, type_modifier, collation };
+        let result = |expr| Typed {
+            expr,
+            oid: target,
+            type_modifier,
+            collation,
+        };
         if typed.oid == oid::UNKNOWN {
             if let Expr::Bound(slot) = typed.expr {
                 if let Source::Parameter(number) = self.binds[slot].source {
                     if self.parameter_types[number] == 0 {
                         // The first use of a parameter decides its type.
                         self.parameter_types[number] = target;
-                        let bound = result(self.bind(Bind { source: Source::Parameter(number), casts: Vec::new(), negate: false }));
+                        let bound = result(self.bind(Bind {
+                            source: Source::Parameter(number),
+                            casts: Vec::new(),
+                            negate: false,
+                        }));
                         return self.with_modifier(bound, target, type_modifier, kind);
                     }
                     let from = self.parameter_types[number];
-                    let bound = Typed { expr: typed.expr, oid: from, type_modifier: -1, collation };
+                    let bound = Typed {
+                        expr: typed.expr,
+                        oid: from,
+                        type_modifier: -1,
+                        collation,
+                    };
                     return self.coerce(bound, target, type_modifier, kind);
                 }
             }
@@ -387,36 +431,80 @@ impl<'a> Analyzer<'a> {
             return unmodelled("cast_not_allowed");
         }
         if typed.oid != oid::UNKNOWN && self.is_relabel(typed.oid, target) {
-            return self.with_modifier(Typed { oid: target, type_modifier: -1, ..typed }, target, type_modifier, kind);
+            return self.with_modifier(
+                Typed {
+                    oid: target,
+                    type_modifier: -1,
+                    ..typed
+                },
+                target,
+                type_modifier,
+                kind,
+            );
         }
         if self.domain_has_checks(target) && kind != CastKind::Implicit {
             self.note("domain_constraint");
             return Ok(result(Expr::Unknown));
         }
-        Ok(result(self.cast_expr(typed.expr, typed.oid, target, type_modifier, kind)))
+        Ok(result(self.cast_expr(
+            typed.expr,
+            typed.oid,
+            target,
+            type_modifier,
+            kind,
+        )))
     }
 
-    fn with_modifier(&mut self, typed: Typed, target: TypeOid, type_modifier: i32, kind: CastKind) -> Result<Typed> {
+    fn with_modifier(
+        &mut self,
+        typed: Typed,
+        target: TypeOid,
+        type_modifier: i32,
+        kind: CastKind,
+    ) -> Result<Typed> {
         if type_modifier < 0 || type_modifier == typed.type_modifier {
             return Ok(Typed { oid: target, ..typed });
         }
         let collation = typed.collation;
         let expr = self.cast_expr(typed.expr, target, target, type_modifier, kind);
-        Ok(Typed { expr, oid: target, type_modifier, collation })
+        Ok(Typed {
+            expr,
+            oid: target,
+            type_modifier,
+            collation,
+        })
     }
 
     /// Casts of constants and parameters are done once, at the beginning.
-    fn cast_expr(&mut self, expr: Expr, from: TypeOid, to: TypeOid, type_modifier: i32, kind: CastKind) -> Expr {
+    fn cast_expr(
+        &mut self,
+        expr: Expr,
+        from: TypeOid,
+        to: TypeOid,
+        type_modifier: i32,
+        kind: CastKind,
+    ) -> Expr {
         match expr {
             Expr::Bound(slot) => {
                 let mut bind = self.binds[slot].clone();
-                bind.casts.push(BindCast { from, to, type_modifier, kind });
+                bind.casts.push(BindCast {
+                    from,
+                    to,
+                    type_modifier,
+                    kind,
+                });
                 self.bind(bind)
             }
             Expr::Const(Value::Null) => Expr::null(),
             Expr::Unknown => Expr::Unknown,
             argument => {
-                let expr = Expr::Cast { argument: Box::new(argument), from, to, type_modifier, kind };
+                let expr = Expr::Cast {
+                    argument: Box::new(argument),
+                    from,
+                    to,
+                    type_modifier,
+                    kind,
+                };
                 self.keep_constant(&expr);
                 expr
             }
@@ -448,7 +536,11 @@ impl<'a> Analyzer<'a> {
 
     /// A literal that nobody asked anything of is text.
     fn resolve_unknown(&mut self, typed: Typed) -> Result<Typed> {
-        if typed.oid == oid::UNKNOWN { self.coerce(typed, oid::TEXT, -1, CastKind::Implicit) } else { Ok(typed) }
+        if typed.oid == oid::UNKNOWN {
+            self.coerce(typed, oid::TEXT, -1, CastKind::Implicit)
+        } else {
+            Ok(typed)
+        }
     }
 
     /// Looks at a name of the catalog whose text was analysed elsewhere: constants in it are its own.
@@ -469,7 +561,6 @@ impl<'a> Analyzer<'a> {
         self.depth -= 1;
         result
     }
-
 
     fn take_ctes(&mut self, with: Option<&pg_query::protobuf::WithClause>) -> Result<Vec<Cte>> {
         match with {

@@ -10,7 +10,11 @@ use std::sync::Arc;
 
 impl Analyzer<'_> {
     pub(super) fn column_ref(&mut self, column: &pg::ColumnRef) -> Result<Typed> {
-        if column.fields.iter().any(|field| matches!(field.node, Some(NodeEnum::AStar(_)))) {
+        if column
+            .fields
+            .iter()
+            .any(|field| matches!(field.node, Some(NodeEnum::AStar(_))))
+        {
             return unmodelled("whole_row");
         }
         let names = strings_of(&column.fields);
@@ -41,11 +45,18 @@ impl Analyzer<'_> {
     }
 
     fn is_relation(&self, name: &str) -> bool {
-        self.levels.iter().any(|level| level.items.iter().any(|item| item.alias.as_deref() == Some(name)))
+        self.levels
+            .iter()
+            .any(|level| level.items.iter().any(|item| item.alias.as_deref() == Some(name)))
     }
 
     /// Searches the levels from the inside out.
-    fn find_column(&mut self, schema: Option<&str>, table: Option<&str>, name: &str) -> Result<Option<Typed>> {
+    fn find_column(
+        &mut self,
+        schema: Option<&str>,
+        table: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Typed>> {
         for up in 0..self.levels.len() {
             let place = self.levels.len() - 1 - up;
             let mut found: Option<Typed> = None;
@@ -85,7 +96,9 @@ impl Analyzer<'_> {
     /// All columns that `*` or `alias.*` stands for, with the relation each comes from.
     pub(super) fn star(&self, fields: &[Node]) -> Result<Vec<ItemColumn>> {
         let names = strings_of(fields);
-        let Some(level) = self.levels.last() else { return unmodelled("star") };
+        let Some(level) = self.levels.last() else {
+            return unmodelled("star");
+        };
         let mut columns = Vec::new();
         let mut any = false;
         for item in &level.items {
@@ -99,7 +112,12 @@ impl Analyzer<'_> {
             };
             if wanted {
                 any = true;
-                columns.extend(item.columns.iter().filter(|column| !names.is_empty() || !column.hidden).cloned());
+                columns.extend(
+                    item.columns
+                        .iter()
+                        .filter(|column| !names.is_empty() || !column.hidden)
+                        .cloned(),
+                );
             }
         }
         if any { Ok(columns) } else { unmodelled("star") }
@@ -135,7 +153,9 @@ impl Analyzer<'_> {
 
     pub(super) fn find_table(&mut self, range: &pg::RangeVar) -> Option<Arc<Table>> {
         let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
-        self.catalog.find(schema, &range.relname, &self.settings.search_path).cloned()
+        self.catalog
+            .find(schema, &range.relname, &self.settings.search_path)
+            .cloned()
     }
 
     /// Type and modifier that a type name means.
@@ -149,12 +169,17 @@ impl Analyzer<'_> {
             [schema, last] => (Some(*schema), *last),
             _ => return unmodelled("type_name"),
         };
-        let user = self.catalog.find_type(schema, last, &self.settings.search_path).map(|found| found.oid);
+        let user = self
+            .catalog
+            .find_type(schema, last, &self.settings.search_path)
+            .map(|found| found.oid);
         let built_in = match schema {
             None | Some("pg_catalog") => value::type_by_name(last),
             _ => None,
         };
-        let Some(base) = built_in.or(user) else { return unmodelled("unknown_type") };
+        let Some(base) = built_in.or(user) else {
+            return unmodelled("unknown_type");
+        };
         let type_modifier = self.type_modifier(base, &name.typmods)?;
         if name.array_bounds.is_empty() {
             return Ok((base, type_modifier));
@@ -204,7 +229,10 @@ impl Analyzer<'_> {
                     let schema = (names.len() > 1).then(|| names[0].to_owned());
                     calls.push((schema, names.last().copied().unwrap_or("").to_owned()));
                 }
-                NodeRef::InsertStmt(_) | NodeRef::UpdateStmt(_) | NodeRef::DeleteStmt(_) | NodeRef::MergeStmt(_) => {
+                NodeRef::InsertStmt(_)
+                | NodeRef::UpdateStmt(_)
+                | NodeRef::DeleteStmt(_)
+                | NodeRef::MergeStmt(_) => {
                     write_all = true;
                 }
                 _ => {}
@@ -212,7 +240,11 @@ impl Analyzer<'_> {
         }
         for (schema, name) in ranges {
             let schema = (!schema.is_empty()).then_some(schema.as_str());
-            match self.catalog.find(schema, &name, &self.settings.search_path).cloned() {
+            match self
+                .catalog
+                .find(schema, &name, &self.settings.search_path)
+                .cloned()
+            {
                 Some(table) => {
                     self.touch_read(&table);
                     if writes || write_all {
@@ -272,18 +304,34 @@ impl Analyzer<'_> {
             }
         }
     }
-
 }
 
 /// The same expression, seen from `by` levels further in.
 pub(super) fn shifted(expr: Expr, by: u16) -> Expr {
     match expr {
-        Expr::Column { up, relation, column } => Expr::Column { up: up + by, relation, column },
-        Expr::Grouped { up, position } => Expr::Grouped { up: up + by, position },
+        Expr::Column { up, relation, column } => Expr::Column {
+            up: up + by,
+            relation,
+            column,
+        },
+        Expr::Grouped { up, position } => Expr::Grouped {
+            up: up + by,
+            position,
+        },
         Expr::Coalesce(arguments) => Expr::Coalesce(arguments.into_iter().map(|a| shifted(a, by)).collect()),
-        Expr::Cast { argument, from, to, type_modifier, kind } => {
-            Expr::Cast { argument: Box::new(shifted(*argument, by)), from, to, type_modifier, kind }
-        }
+        Expr::Cast {
+            argument,
+            from,
+            to,
+            type_modifier,
+            kind,
+        } => Expr::Cast {
+            argument: Box::new(shifted(*argument, by)),
+            from,
+            to,
+            type_modifier,
+            kind,
+        },
         other => other,
     }
 }
@@ -291,6 +339,11 @@ pub(super) fn shifted(expr: Expr, by: u16) -> Expr {
 /// Column aliases of `FROM x AS a (b, c)`.
 pub(super) fn alias_names(alias: Option<&pg::Alias>) -> Vec<String> {
     alias.map_or_else(Vec::new, |alias| {
-        alias.colnames.iter().filter_map(string_of).map(str::to_owned).collect()
+        alias
+            .colnames
+            .iter()
+            .filter_map(string_of)
+            .map(str::to_owned)
+            .collect()
     })
 }

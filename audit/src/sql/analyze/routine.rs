@@ -27,14 +27,28 @@ impl Variables {
 
 impl Analyzer<'_> {
     /// A call in an expression. Modelled where it is evaluated exactly once: in a query without FROM.
-    pub(super) fn user_function(&mut self, name: &str, candidates: Vec<Arc<Function>>, call: &pg::FuncCall) -> Result<Typed> {
+    pub(super) fn user_function(
+        &mut self,
+        name: &str,
+        candidates: Vec<Arc<Function>>,
+        call: &pg::FuncCall,
+    ) -> Result<Typed> {
         let fitting: Vec<&Arc<Function>> = candidates
             .iter()
-            .filter(|function| function.arguments.iter().filter(|a| matches!(a.mode, 'i' | 'b')).count() == call.args.len())
+            .filter(|function| {
+                function
+                    .arguments
+                    .iter()
+                    .filter(|a| matches!(a.mode, 'i' | 'b'))
+                    .count()
+                    == call.args.len()
+            })
             .collect();
         let alone = self.levels.last().is_some_and(|level| level.relation_count == 0);
         let modelled = match fitting.as_slice() {
-            [function] if alone && function.kind == 'f' && !function.returns_set => self.routine(function).ok(),
+            [function] if alone && function.kind == 'f' && !function.returns_set => {
+                self.routine(function).ok()
+            }
             _ => None,
         };
         let Some(routine) = modelled else {
@@ -43,16 +57,23 @@ impl Analyzer<'_> {
         };
         let arguments = self.routine_arguments(&routine, call)?;
         let type_oid = routine.returns;
-        Ok(Typed { expr: Expr::Routine { routine, arguments }, ..self.unknown(type_oid) })
+        Ok(Typed {
+            expr: Expr::Routine { routine, arguments },
+            ..self.unknown(type_oid)
+        })
     }
 
     pub(super) fn call(&mut self, call: &pg::FuncCall) -> Result<Kind> {
         let names = strings_of(&call.funcname);
         let name = names.last().copied().unwrap_or("").to_owned();
-        let found = self.catalog.find_functions(None, &name, &self.settings.search_path);
+        let found = self
+            .catalog
+            .find_functions(None, &name, &self.settings.search_path);
         let fitting: Vec<Arc<Function>> = found
             .into_iter()
-            .filter(|function| function.procedure && function.arguments.iter().all(|a| matches!(a.mode, 'i' | 'b')))
+            .filter(|function| {
+                function.procedure && function.arguments.iter().all(|a| matches!(a.mode, 'i' | 'b'))
+            })
             .filter(|function| function.arguments.len() == call.args.len())
             .cloned()
             .collect();
@@ -96,7 +117,9 @@ impl Analyzer<'_> {
         let mut body = None;
         let mut plpgsql = true;
         for node in &statement.args {
-            let Some(NodeEnum::DefElem(option)) = &node.node else { continue };
+            let Some(NodeEnum::DefElem(option)) = &node.node else {
+                continue;
+            };
             let text = match option.arg.as_ref().and_then(|node| node.node.as_ref()) {
                 Some(NodeEnum::String(string)) => string.sval.clone(),
                 _ => continue,
@@ -123,7 +146,9 @@ impl Analyzer<'_> {
             returns: oid::VOID,
             returns_set: false,
             arguments: Vec::new(),
-            definition: Arc::from(format!("CREATE FUNCTION inline_block() RETURNS void LANGUAGE plpgsql AS $pgassay_body${body}$pgassay_body$")),
+            definition: Arc::from(format!(
+                "CREATE FUNCTION inline_block() RETURNS void LANGUAGE plpgsql AS $pgassay_body${body}$pgassay_body$"
+            )),
             source: Arc::from(body),
             own_settings: false,
         };
@@ -139,23 +164,39 @@ impl Analyzer<'_> {
     /// The steps of a PL/pgSQL body, if all of them are modelled.
     fn routine(&mut self, function: &Arc<Function>) -> Result<Arc<Routine>> {
         let reason = format!("function_{}", function.name);
-        if function.language != "plpgsql" || function.own_settings || function.returns == oid::TRIGGER || self.depth > 4 {
+        if function.language != "plpgsql"
+            || function.own_settings
+            || function.returns == oid::TRIGGER
+            || self.depth > 4
+        {
             return unmodelled(reason);
         }
-        if function.arguments.iter().any(|argument| !matches!(argument.mode, 'i' | 'b') || argument.type_oid == 0) {
+        if function
+            .arguments
+            .iter()
+            .any(|argument| !matches!(argument.mode, 'i' | 'b') || argument.type_oid == 0)
+        {
             return unmodelled(reason);
         }
         let definition = parenthesised_returns(&function.definition);
-        let Ok(parsed) = pg_query::parse_plpgsql(&definition) else { return unmodelled(reason) };
+        let Ok(parsed) = pg_query::parse_plpgsql(&definition) else {
+            return unmodelled(reason);
+        };
         let body = &parsed[0]["PLpgSQL_function"];
-        let Some(datums) = body["datums"].as_array() else { return unmodelled(reason) };
+        let Some(datums) = body["datums"].as_array() else {
+            return unmodelled(reason);
+        };
         let mut variables = Vec::new();
         let mut inputs = 0;
         for datum in datums {
             let variable = &datum["PLpgSQL_var"];
             let name = variable["refname"].as_str().unwrap_or("").to_owned();
             let (type_oid, type_modifier) = match function.arguments.get(inputs) {
-                Some(argument) if variable.is_object() && variables.len() == inputs && inputs < function.arguments.len() => {
+                Some(argument)
+                    if variable.is_object()
+                        && variables.len() == inputs
+                        && inputs < function.arguments.len() =>
+                {
                     inputs += 1;
                     (argument.type_oid, -1)
                 }
@@ -164,14 +205,23 @@ impl Analyzer<'_> {
                 _ if datum["PLpgSQL_row"].is_object() => (0, -1),
                 _ => return unmodelled(format!("record_in_{}", function.name)),
             };
-            variables.push(Variable { name, type_oid, type_modifier, default: None });
+            variables.push(Variable {
+                name,
+                type_oid,
+                type_modifier,
+                default: None,
+            });
         }
         let names = Arc::new(Variables {
             routine: function.name.clone(),
             names: variables.iter().map(|variable| variable.name.clone()).collect(),
             types: variables.iter().map(|variable| variable.type_oid).collect(),
         });
-        let mut builder = Builder { analyzer: self, names, reason: reason.clone() };
+        let mut builder = Builder {
+            analyzer: self,
+            names,
+            reason: reason.clone(),
+        };
         for (place, datum) in datums.iter().enumerate() {
             if let Some(default) = datum["PLpgSQL_var"]["default_val"]["PLpgSQL_expr"]["query"].as_str() {
                 if datum["PLpgSQL_var"]["isconst"].is_boolean() {
@@ -181,7 +231,9 @@ impl Analyzer<'_> {
             }
         }
         let steps = builder.block(&body["action"])?;
-        let outputs = (0..function.arguments.len()).filter(|place| function.arguments[*place].mode == 'b').collect();
+        let outputs = (0..function.arguments.len())
+            .filter(|place| function.arguments[*place].mode == 'b')
+            .collect();
         Ok(Arc::new(Routine {
             function: Some(function.clone()),
             name: function.name.clone(),
@@ -198,8 +250,12 @@ impl Analyzer<'_> {
     /// The parser forgets lengths and precisions: they are read from the declaration itself.
     fn variable_type(&mut self, variable: &Json, source: &str) -> Result<(TypeOid, i32)> {
         let name = variable["refname"].as_str().unwrap_or("");
-        let type_name = variable["datatype"]["PLpgSQL_type"]["typname"].as_str().unwrap_or("");
-        let line = variable["lineno"].as_u64().and_then(|line| source.lines().nth((line as usize).saturating_sub(1)));
+        let type_name = variable["datatype"]["PLpgSQL_type"]["typname"]
+            .as_str()
+            .unwrap_or("");
+        let line = variable["lineno"]
+            .as_u64()
+            .and_then(|line| source.lines().nth((line as usize).saturating_sub(1)));
         let declared = line.and_then(|line| {
             let lower = line.to_ascii_lowercase();
             let at = lower.find(&name.to_ascii_lowercase())?;
@@ -210,9 +266,13 @@ impl Analyzer<'_> {
         if let Some(declared) = declared.filter(|declared| declared.contains('(')) {
             let text = format!("SELECT NULL::{declared}");
             let parsed = pg_query::parse(&text, pg_query::ParserOptions::default()).ok();
-            let select = parsed.and_then(|parsed| parsed.protobuf.stmts.into_iter().next()).and_then(|raw| raw.stmt);
+            let select = parsed
+                .and_then(|parsed| parsed.protobuf.stmts.into_iter().next())
+                .and_then(|raw| raw.stmt);
             if let Some(NodeEnum::SelectStmt(select)) = select.and_then(|node| node.node) {
-                if let Some(Some(NodeEnum::ResTarget(target))) = select.target_list.first().map(|node| &node.node) {
+                if let Some(Some(NodeEnum::ResTarget(target))) =
+                    select.target_list.first().map(|node| &node.node)
+                {
                     if let Some(Some(NodeEnum::TypeCast(cast))) = target.val.as_ref().map(|node| &node.node) {
                         if let Some(name) = &cast.type_name {
                             return self.type_name(name);
@@ -247,7 +307,9 @@ impl Builder<'_, '_> {
     fn steps(&mut self, list: &Json) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         for item in list.as_array().into_iter().flatten() {
-            let Some((kind, statement)) = item.as_object().and_then(|object| object.iter().next()) else { continue };
+            let Some((kind, statement)) = item.as_object().and_then(|object| object.iter().next()) else {
+                continue;
+            };
             steps.push(self.step(kind, statement, item)?);
         }
         Ok(steps)
@@ -258,37 +320,68 @@ impl Builder<'_, '_> {
         Ok(match kind {
             "PLpgSQL_stmt_block" => {
                 let body = self.block(item)?;
-                Step::If { branches: Vec::new(), otherwise: body }
+                Step::If {
+                    branches: Vec::new(),
+                    otherwise: body,
+                }
             }
             "PLpgSQL_stmt_assign" => {
                 let query = text_of(&statement["expr"]);
-                let Some((target, expression)) = query.split_once(":=").or_else(|| query.split_once('=')) else {
+                let Some((target, expression)) = query.split_once(":=").or_else(|| query.split_once('='))
+                else {
                     return unmodelled(self.reason.clone());
                 };
                 if !target.trim().chars().all(|c| c.is_alphanumeric() || c == '_') {
                     return unmodelled(self.reason.clone());
                 }
                 let variable = statement["varno"].as_u64().unwrap_or(0) as usize;
-                Step::Assign { variable, value: self.expression(expression)? }
+                Step::Assign {
+                    variable,
+                    value: self.expression(expression)?,
+                }
             }
             "PLpgSQL_stmt_execsql" => {
                 let planned = self.statement(text_of(&statement["sqlstmt"]))?;
-                let into = if statement["into"].as_bool().unwrap_or(false) { Some(self.targets(&statement["target"])?) } else { None };
-                Step::Run { statement: planned, into, strict: statement["strict"].as_bool().unwrap_or(false) }
+                let into = if statement["into"].as_bool().unwrap_or(false) {
+                    Some(self.targets(&statement["target"])?)
+                } else {
+                    None
+                };
+                Step::Run {
+                    statement: planned,
+                    into,
+                    strict: statement["strict"].as_bool().unwrap_or(false),
+                }
             }
             "PLpgSQL_stmt_perform" => {
                 let planned = self.statement(text_of(&statement["expr"]))?;
-                Step::Run { statement: planned, into: None, strict: false }
+                Step::Run {
+                    statement: planned,
+                    into: None,
+                    strict: false,
+                }
             }
             "PLpgSQL_stmt_if" => {
-                let mut branches = vec![(self.expression(text_of(&statement["cond"]))?, self.steps(&statement["then_body"])?)];
+                let mut branches = vec![(
+                    self.expression(text_of(&statement["cond"]))?,
+                    self.steps(&statement["then_body"])?,
+                )];
                 for item in statement["elsif_list"].as_array().into_iter().flatten() {
                     let branch = &item["PLpgSQL_if_elsif"];
-                    branches.push((self.expression(text_of(&branch["cond"]))?, self.steps(&branch["stmts"])?));
+                    branches.push((
+                        self.expression(text_of(&branch["cond"]))?,
+                        self.steps(&branch["stmts"])?,
+                    ));
                 }
-                Step::If { branches, otherwise: self.steps(&statement["else_body"])? }
+                Step::If {
+                    branches,
+                    otherwise: self.steps(&statement["else_body"])?,
+                }
             }
-            "PLpgSQL_stmt_loop" => Step::Loop { body: self.steps(&statement["body"])?, label },
+            "PLpgSQL_stmt_loop" => Step::Loop {
+                body: self.steps(&statement["body"])?,
+                label,
+            },
             "PLpgSQL_stmt_while" => Step::While {
                 condition: self.expression(text_of(&statement["cond"]))?,
                 body: self.steps(&statement["body"])?,
@@ -298,9 +391,12 @@ impl Builder<'_, '_> {
                 let name = statement["var"]["PLpgSQL_var"]["refname"].as_str().unwrap_or("");
                 let line = &statement["var"]["PLpgSQL_var"]["lineno"];
                 // Each loop has a variable of its own; only the innermost of a name can be told apart here.
-                let places: Vec<usize> =
-                    (0..self.names.names.len()).filter(|place| self.names.names[*place] == name).collect();
-                let Some(variable) = places.first().copied() else { return unmodelled(self.reason.clone()) };
+                let places: Vec<usize> = (0..self.names.names.len())
+                    .filter(|place| self.names.names[*place] == name)
+                    .collect();
+                let Some(variable) = places.first().copied() else {
+                    return unmodelled(self.reason.clone());
+                };
                 let _ = line;
                 if statement["reverse"].as_bool().unwrap_or(false) {
                     return unmodelled(self.reason.clone());
@@ -330,7 +426,11 @@ impl Builder<'_, '_> {
                     true => Some(self.expression(text_of(&statement["cond"]))?),
                     false => None,
                 };
-                Step::Exit { condition, is_exit: statement["is_exit"].as_bool().unwrap_or(false), label }
+                Step::Exit {
+                    condition,
+                    is_exit: statement["is_exit"].as_bool().unwrap_or(false),
+                    label,
+                }
             }
             "PLpgSQL_stmt_return" => match statement["expr"].is_object() {
                 true => Step::Return(Some(self.expression(text_of(&statement["expr"]))?)),
@@ -338,11 +438,16 @@ impl Builder<'_, '_> {
             },
             "PLpgSQL_stmt_raise" => {
                 let is_error = statement["elog_level"].as_i64().unwrap_or(21) >= 21;
-                Step::Raise { sqlstate: None, is_error }
+                Step::Raise {
+                    sqlstate: None,
+                    is_error,
+                }
             }
             "PLpgSQL_stmt_getdiag" => {
                 let items = statement["diag_items"].as_array().cloned().unwrap_or_default();
-                let [item] = items.as_slice() else { return unmodelled(self.reason.clone()) };
+                let [item] = items.as_slice() else {
+                    return unmodelled(self.reason.clone());
+                };
                 let item = &item["PLpgSQL_diag_item"];
                 if item["kind"].as_str() != Some("ROW_COUNT") {
                     return unmodelled(self.reason.clone());
@@ -356,9 +461,16 @@ impl Builder<'_, '_> {
     /// The variables that INTO fills.
     fn targets(&self, target: &Json) -> Result<Vec<usize>> {
         if let Some(fields) = target["PLpgSQL_row"]["fields"].as_array() {
-            return Ok(fields.iter().filter_map(|field| field["varno"].as_u64()).map(|place| place as usize).collect());
+            return Ok(fields
+                .iter()
+                .filter_map(|field| field["varno"].as_u64())
+                .map(|place| place as usize)
+                .collect());
         }
-        match target["PLpgSQL_var"]["refname"].as_str().and_then(|name| self.names.find(name)) {
+        match target["PLpgSQL_var"]["refname"]
+            .as_str()
+            .and_then(|name| self.names.find(name))
+        {
             Some(place) => Ok(vec![place]),
             None => unmodelled(self.reason.clone()),
         }
@@ -370,16 +482,29 @@ impl Builder<'_, '_> {
 
     fn statement(&mut self, text: &str) -> Result<Arc<Planned>> {
         let depth = self.analyzer.depth + 1;
-        let planned = embedded(self.analyzer.catalog, text, self.analyzer.settings, self.names.clone(), depth);
+        let planned = embedded(
+            self.analyzer.catalog,
+            text,
+            self.analyzer.settings,
+            self.names.clone(),
+            depth,
+        );
         let touches = &mut self.analyzer.touches;
         touches.read.extend(&planned.touches.read);
         touches.written.extend(&planned.touches.written);
         touches.writes_everything |= planned.touches.writes_everything;
         touches.reads_everything |= planned.touches.reads_everything;
         self.analyzer.may_write |= planned.may_write;
-        let modelled = matches!(planned.kind, Kind::Select(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_));
+        let modelled = matches!(
+            planned.kind,
+            Kind::Select(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_)
+        );
         if !modelled || !planned.reasons.is_empty() {
-            let reason = planned.reasons.first().cloned().unwrap_or_else(|| self.reason.clone());
+            let reason = planned
+                .reasons
+                .first()
+                .cloned()
+                .unwrap_or_else(|| self.reason.clone());
             return unmodelled(reason);
         }
         Ok(Arc::new(planned))
@@ -398,11 +523,17 @@ fn parenthesised_returns(definition: &str) -> String {
     while let Some(place) = lower[at..].find("return") {
         let start = at + place;
         let end = start + "return".len();
-        let word_before = lower[..start].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let word_before = lower[..start]
+            .chars()
+            .next_back()
+            .is_some_and(|c| c.is_alphanumeric() || c == '_');
         let rest = &definition[end..];
         let trimmed = rest.trim_start();
         let spaces = rest.len() - trimmed.len();
-        let name: String = trimmed.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let name: String = trimmed
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
         let after = trimmed[name.len()..].trim_start();
         result.push_str(&definition[at..end]);
         at = end;
@@ -422,8 +553,17 @@ mod tests {
 
     #[test]
     fn a_returned_variable_is_put_in_parentheses() {
-        assert_eq!(parenthesised_returns("begin RETURN held; end"), "begin RETURN (held); end");
-        assert_eq!(parenthesised_returns("begin return x + 1; return; end"), "begin return x + 1; return; end");
-        assert_eq!(parenthesised_returns("update t set a = 1 returning a;"), "update t set a = 1 returning a;");
+        assert_eq!(
+            parenthesised_returns("begin RETURN held; end"),
+            "begin RETURN (held); end"
+        );
+        assert_eq!(
+            parenthesised_returns("begin return x + 1; return; end"),
+            "begin return x + 1; return; end"
+        );
+        assert_eq!(
+            parenthesised_returns("update t set a = 1 returning a;"),
+            "update t set a = 1 returning a;"
+        );
     }
 }

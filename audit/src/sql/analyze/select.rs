@@ -3,11 +3,13 @@
 use super::visit::walk;
 use super::{Analyzer, Collated, Level, Result, Typed, VisibleCte, string_of, strings_of, unmodelled};
 use crate::sql::plan::{
-    Aggregate, Body, Cte, CteQuery, Distinct, Expr, Group, Kind, Locking, OutputColumn, Query, RelationSource, Select,
-    SetOperation, SortKey, Source,
+    Aggregate, Body, Cte, CteQuery, Distinct, Expr, Group, Kind, Locking, OutputColumn, Query,
+    RelationSource, Select, SetOperation, SortKey, Source,
 };
 use crate::value::{CastKind, Collation, TypeOid, Value, oid};
-use pg_query::protobuf::{self as pg, LimitOption, LockClauseStrength, LockWaitPolicy, SortByDir, SortByNulls};
+use pg_query::protobuf::{
+    self as pg, LimitOption, LockClauseStrength, LockWaitPolicy, SortByDir, SortByNulls,
+};
 use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
 
@@ -45,7 +47,10 @@ impl Analyzer<'_> {
             .iter()
             .zip(types)
             .take(visible)
-            .map(|(name, type_oid)| OutputColumn { name: name.clone(), type_oid: *type_oid })
+            .map(|(name, type_oid)| OutputColumn {
+                name: name.clone(),
+                type_oid: *type_oid,
+            })
             .collect();
     }
 
@@ -108,7 +113,9 @@ impl Analyzer<'_> {
     }
 
     fn set_operation(&mut self, select: &pg::SelectStmt) -> Result<Query> {
-        let (Some(left), Some(right)) = (&select.larg, &select.rarg) else { return unmodelled("set_operation") };
+        let (Some(left), Some(right)) = (&select.larg, &select.rarg) else {
+            return unmodelled("set_operation");
+        };
         if !select.locking_clause.is_empty() {
             return unmodelled("set_operation_locking");
         }
@@ -140,9 +147,13 @@ impl Analyzer<'_> {
         let names = left.names[..left.visible].to_vec();
         let mut order = Vec::new();
         for node in &select.sort_clause {
-            let Some(NodeEnum::SortBy(sort)) = &node.node else { return unmodelled("order_by") };
+            let Some(NodeEnum::SortBy(sort)) = &node.node else {
+                return unmodelled("order_by");
+            };
             let target = self.required(&sort.node)?;
-            let Some(column) = self.output_position(target, &names)? else { return unmodelled("set_operation_order") };
+            let Some(column) = self.output_position(target, &names)? else {
+                return unmodelled("set_operation_order");
+            };
             order.push(self.sort_key(sort, column, types[column], Collated::Default)?);
         }
         Ok(Query {
@@ -150,7 +161,12 @@ impl Analyzer<'_> {
             visible: left.visible,
             correlated: left.correlated || right.correlated,
             volatile: left.volatile || right.volatile,
-            body: Body::SetOperation { operation, all: select.all, left: Box::new(left), right: Box::new(right) },
+            body: Body::SetOperation {
+                operation,
+                all: select.all,
+                left: Box::new(left),
+                right: Box::new(right),
+            },
             order,
             limit: None,
             offset: None,
@@ -192,7 +208,12 @@ impl Analyzer<'_> {
         if from == to && from != oid::UNKNOWN {
             return Ok(expr);
         }
-        let typed = Typed { expr, oid: from, type_modifier: -1, collation: Collated::Default };
+        let typed = Typed {
+            expr,
+            oid: from,
+            type_modifier: -1,
+            collation: Collated::Default,
+        };
         Ok(self.coerce(typed, to, -1, CastKind::Implicit)?.expr)
     }
 
@@ -200,7 +221,9 @@ impl Analyzer<'_> {
         self.levels.push(Level::default());
         let mut rows: Vec<Vec<Typed>> = Vec::new();
         for list in &select.values_lists {
-            let Some(NodeEnum::List(list)) = &list.node else { return unmodelled("values") };
+            let Some(NodeEnum::List(list)) = &list.node else {
+                return unmodelled("values");
+            };
             rows.push(self.exprs(&list.items)?);
         }
         let width = rows.first().map_or(0, Vec::len);
@@ -222,13 +245,19 @@ impl Analyzer<'_> {
         }
         let level = self.levels.pop().unwrap_or_default();
         let count = rows.len();
-        let body: Vec<Vec<Expr>> = (0..count).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect();
+        let body: Vec<Vec<Expr>> = (0..count)
+            .map(|row| columns.iter().map(|column| column[row].clone()).collect())
+            .collect();
         let names: Vec<String> = (1..=width).map(|place| format!("column{place}")).collect();
         let mut order = Vec::new();
         for node in &select.sort_clause {
-            let Some(NodeEnum::SortBy(sort)) = &node.node else { return unmodelled("order_by") };
+            let Some(NodeEnum::SortBy(sort)) = &node.node else {
+                return unmodelled("order_by");
+            };
             let target = self.required(&sort.node)?;
-            let Some(column) = self.output_position(target, &names)? else { return unmodelled("values_order") };
+            let Some(column) = self.output_position(target, &names)? else {
+                return unmodelled("values_order");
+            };
             order.push(self.sort_key(sort, column, types[column], Collated::Default)?);
         }
         Ok(Query {
@@ -249,7 +278,10 @@ impl Analyzer<'_> {
 
     fn simple_select(&mut self, select: &pg::SelectStmt, keep_unknown: bool) -> Result<Query> {
         let depth = self.levels.len();
-        self.levels.push(Level { aggregates_allowed: true, ..Level::default() });
+        self.levels.push(Level {
+            aggregates_allowed: true,
+            ..Level::default()
+        });
         let result = self.simple_select_in_level(select, keep_unknown);
         self.levels.truncate(depth + 1);
         let level = self.levels.pop().unwrap_or_default();
@@ -285,7 +317,10 @@ impl Analyzer<'_> {
                 Some(NodeEnum::ColumnRef(column)) if column.fields.len() == 1 => {
                     let name = string_of(&column.fields[0]).unwrap_or("");
                     let own = self.levels.last().is_some_and(|level| {
-                        level.items.iter().any(|item| item.columns.iter().any(|c| c.name == name && !c.hidden))
+                        level
+                            .items
+                            .iter()
+                            .any(|item| item.columns.iter().any(|c| c.name == name && !c.hidden))
                     });
                     match targets.iter().position(|target| target.name == name) {
                         Some(place) if !own => keys.push(targets[place].typed.expr.clone()),
@@ -305,7 +340,9 @@ impl Analyzer<'_> {
 
         let mut order = Vec::new();
         for node in &select.sort_clause {
-            let Some(NodeEnum::SortBy(sort)) = &node.node else { return unmodelled("order_by") };
+            let Some(NodeEnum::SortBy(sort)) = &node.node else {
+                return unmodelled("order_by");
+            };
             let column = self.sort_target(self.required(&sort.node)?, &mut targets, visible)?;
             let (type_oid, collation) = (targets[column].typed.oid, targets[column].typed.collation);
             order.push(self.sort_key(sort, column, type_oid, collation)?);
@@ -323,9 +360,16 @@ impl Analyzer<'_> {
         };
 
         let aggregates = std::mem::take(&mut self.level().aggregates);
-        let grouped = !select.group_clause.is_empty() || !aggregates.is_empty() || select.having_clause.is_some();
+        let grouped =
+            !select.group_clause.is_empty() || !aggregates.is_empty() || select.having_clause.is_some();
         let group = if grouped {
-            Some(self.group(keys, aggregates, having, &mut targets, select.group_clause.is_empty())?)
+            Some(self.group(
+                keys,
+                aggregates,
+                having,
+                &mut targets,
+                select.group_clause.is_empty(),
+            )?)
         } else {
             None
         };
@@ -334,9 +378,11 @@ impl Analyzer<'_> {
         let origins: Vec<Option<(u16, u16)>> = targets[..visible]
             .iter()
             .map(|target| match target.typed.expr {
-                Expr::Column { up: 0, relation, column } if tables.get(relation as usize).copied().flatten().is_some() => {
-                    Some((relation, column))
-                }
+                Expr::Column {
+                    up: 0,
+                    relation,
+                    column,
+                } if tables.get(relation as usize).copied().flatten().is_some() => Some((relation, column)),
                 _ => None,
             })
             .collect();
@@ -388,12 +434,17 @@ impl Analyzer<'_> {
     fn target_list(&mut self, nodes: &[Node], keep_unknown: bool) -> Result<Vec<Target>> {
         let mut targets = Vec::new();
         for node in nodes {
-            let Some(NodeEnum::ResTarget(target)) = &node.node else { return unmodelled("select_list") };
+            let Some(NodeEnum::ResTarget(target)) = &node.node else {
+                return unmodelled("select_list");
+            };
             let value = self.required(&target.val)?;
             if let Some(NodeEnum::ColumnRef(column)) = &value.node {
                 if let Some(NodeEnum::AStar(_)) = column.fields.last().and_then(|field| field.node.as_ref()) {
                     for column in self.star(&column.fields[..column.fields.len() - 1])? {
-                        targets.push(Target { name: column.name, typed: column.typed });
+                        targets.push(Target {
+                            name: column.name,
+                            typed: column.typed,
+                        });
                     }
                     continue;
                 }
@@ -402,7 +453,11 @@ impl Analyzer<'_> {
             if !keep_unknown {
                 typed = self.resolve_unknown(typed)?;
             }
-            let name = if target.name.is_empty() { default_name(value) } else { target.name.clone() };
+            let name = if target.name.is_empty() {
+                default_name(value)
+            } else {
+                target.name.clone()
+            };
             targets.push(Target { name, typed });
         }
         Ok(targets)
@@ -413,12 +468,19 @@ impl Analyzer<'_> {
         let targets = self.target_list(nodes, false)?;
         let types = targets.iter().map(|target| target.typed.oid).collect();
         let names = targets.iter().map(|target| target.name.clone()).collect();
-        Ok((targets.into_iter().map(|target| target.typed.expr).collect(), types, names))
+        Ok((
+            targets.into_iter().map(|target| target.typed.expr).collect(),
+            types,
+            names,
+        ))
     }
 
     /// The output column that an ORDER BY or DISTINCT ON item means; new ones are added behind the visible ones.
     fn sort_target(&mut self, node: &Node, targets: &mut Vec<Target>, visible: usize) -> Result<usize> {
-        let names: Vec<String> = targets[..visible].iter().map(|target| target.name.clone()).collect();
+        let names: Vec<String> = targets[..visible]
+            .iter()
+            .map(|target| target.name.clone())
+            .collect();
         if let Some(place) = self.output_position_in(node, &names, visible)? {
             return Ok(place);
         }
@@ -426,7 +488,8 @@ impl Analyzer<'_> {
         let typed = self.resolve_unknown(typed)?;
         let wanted = self.fingerprint(&typed.expr);
         if !matches!(typed.expr, Expr::Unknown) {
-            let place = (0..targets.len()).find(|place| self.fingerprint(&targets[*place].typed.expr).0 == wanted.0);
+            let place =
+                (0..targets.len()).find(|place| self.fingerprint(&targets[*place].typed.expr).0 == wanted.0);
             if let Some(place) = place {
                 let other = self.fingerprint(&targets[place].typed.expr);
                 self.pins.extend(wanted.1);
@@ -434,7 +497,10 @@ impl Analyzer<'_> {
                 return Ok(place);
             }
         }
-        targets.push(Target { name: String::new(), typed });
+        targets.push(Target {
+            name: String::new(),
+            typed,
+        });
         Ok(targets.len() - 1)
     }
 
@@ -457,14 +523,22 @@ impl Analyzer<'_> {
                 _ => unmodelled("non_integer_position"),
             },
             Some(NodeEnum::ColumnRef(column)) if column.fields.len() == 1 => {
-                let Some(name) = string_of(&column.fields[0]) else { return Ok(None) };
+                let Some(name) = string_of(&column.fields[0]) else {
+                    return Ok(None);
+                };
                 Ok(names.iter().position(|other| other == name))
             }
             _ => Ok(None),
         }
     }
 
-    fn sort_key(&mut self, sort: &pg::SortBy, column: usize, type_oid: TypeOid, collation: Collated) -> Result<SortKey> {
+    fn sort_key(
+        &mut self,
+        sort: &pg::SortBy,
+        column: usize,
+        type_oid: TypeOid,
+        collation: Collated,
+    ) -> Result<SortKey> {
         let descending = match SortByDir::try_from(sort.sortby_dir) {
             Ok(SortByDir::SortbyDesc) => true,
             Ok(SortByDir::SortbyUsing) => return unmodelled("order_by_using"),
@@ -482,7 +556,12 @@ impl Analyzer<'_> {
         };
         // Names always compare by bytes.
         let collation_is_c = collation_is_c || self.types().base(type_oid) == oid::NAME;
-        Ok(SortKey { column, descending, nulls_first, collation_is_c })
+        Ok(SortKey {
+            column,
+            descending,
+            nulls_first,
+            collation_is_c,
+        })
     }
 
     /// Turns targets and HAVING into expressions over the grouped row.
@@ -498,7 +577,10 @@ impl Analyzer<'_> {
         let mut pins = Vec::new();
         let mut extra: Vec<Expr> = Vec::new();
         let base = keys.len();
-        let exprs = targets.iter_mut().map(|target| &mut target.typed.expr).chain(having.iter_mut());
+        let exprs = targets
+            .iter_mut()
+            .map(|target| &mut target.typed.expr)
+            .chain(having.iter_mut());
         for expr in exprs {
             walk(expr, 0, &mut |expr, depth| {
                 if depth == 0 {
@@ -506,23 +588,36 @@ impl Analyzer<'_> {
                     if let Some(position) = fingerprints.iter().position(|(key, _)| *key == wanted) {
                         pins.extend(used);
                         pins.extend(fingerprints[position].1.iter().copied());
-                        *expr = Expr::Grouped { up: 0, position: position as u16 };
+                        *expr = Expr::Grouped {
+                            up: 0,
+                            position: position as u16,
+                        };
                         return false;
                     }
                 }
                 if let Expr::Column { up, relation, column } = *expr {
                     if up == depth {
                         // A key itself, or functionally dependent on the keys.
-                        let own = Expr::Column { up: 0, relation, column };
+                        let own = Expr::Column {
+                            up: 0,
+                            relation,
+                            column,
+                        };
                         let (wanted, _) = self.fingerprint(&own);
-                        let position = fingerprints.iter().position(|(key, _)| *key == wanted).unwrap_or_else(|| {
-                            let found = extra.iter().position(|key| self.fingerprint(key).0 == wanted);
-                            base + found.unwrap_or_else(|| {
-                                extra.push(own.clone());
-                                extra.len() - 1
-                            })
-                        });
-                        *expr = Expr::Grouped { up, position: position as u16 };
+                        let position = fingerprints
+                            .iter()
+                            .position(|(key, _)| *key == wanted)
+                            .unwrap_or_else(|| {
+                                let found = extra.iter().position(|key| self.fingerprint(key).0 == wanted);
+                                base + found.unwrap_or_else(|| {
+                                    extra.push(own.clone());
+                                    extra.len() - 1
+                                })
+                            });
+                        *expr = Expr::Grouped {
+                            up,
+                            position: position as u16,
+                        };
                     }
                 }
                 true
@@ -531,7 +626,10 @@ impl Analyzer<'_> {
         self.pins.extend(pins);
         keys.extend(extra);
         let count = keys.len() as u16;
-        let exprs = targets.iter_mut().map(|target| &mut target.typed.expr).chain(having.iter_mut());
+        let exprs = targets
+            .iter_mut()
+            .map(|target| &mut target.typed.expr)
+            .chain(having.iter_mut());
         for expr in exprs {
             walk(expr, 0, &mut |expr, depth| {
                 if let Expr::Grouped { up, position } = expr {
@@ -542,7 +640,12 @@ impl Analyzer<'_> {
                 true
             });
         }
-        Ok(Group { keys, aggregates, having, plain })
+        Ok(Group {
+            keys,
+            aggregates,
+            having,
+            plain,
+        })
     }
 
     /// An expression as text that is equal for equal expressions, and the constants in it.
@@ -558,12 +661,18 @@ impl Analyzer<'_> {
             let (before, after) = rest.split_at(place + "Bound(".len());
             result.push_str(before);
             let end = after.find(')').unwrap_or(0);
-            let bind = after[..end].parse().ok().and_then(|slot: usize| self.binds.get(slot));
+            let bind = after[..end]
+                .parse()
+                .ok()
+                .and_then(|slot: usize| self.binds.get(slot));
             if let Some(bind) = bind {
                 match bind.source {
                     Source::Literal(index) => {
                         used.push(index);
-                        result.push_str(&format!("{:?} {:?} {}", self.literal_values[index], bind.casts, bind.negate));
+                        result.push_str(&format!(
+                            "{:?} {:?} {}",
+                            self.literal_values[index], bind.casts, bind.negate
+                        ));
                     }
                     source => result.push_str(&format!("{source:?} {:?}", bind.casts)),
                 }
@@ -574,7 +683,13 @@ impl Analyzer<'_> {
         (result, used)
     }
 
-    pub(super) fn aggregate(&mut self, name: &str, call: &pg::FuncCall, arguments: Vec<Typed>, oids: &[TypeOid]) -> Result<Typed> {
+    pub(super) fn aggregate(
+        &mut self,
+        name: &str,
+        call: &pg::FuncCall,
+        arguments: Vec<Typed>,
+        oids: &[TypeOid],
+    ) -> Result<Typed> {
         if call.agg_within_group {
             return unmodelled(format!("aggregate_{name}"));
         }
@@ -605,14 +720,22 @@ impl Analyzer<'_> {
         };
         let mut order = Vec::new();
         for node in &call.agg_order {
-            let Some(NodeEnum::SortBy(sort)) = &node.node else { return unmodelled("order_by") };
+            let Some(NodeEnum::SortBy(sort)) = &node.node else {
+                return unmodelled("order_by");
+            };
             let typed = self.expr(self.required(&sort.node)?)?;
             let typed = self.resolve_unknown(typed)?;
             let key = self.sort_key(sort, 0, typed.oid, typed.collation)?;
             order.push((typed.expr, key.descending, key.nulls_first));
         }
-        let resolved = if oids.contains(&0) { None } else { crate::value::resolve_aggregate(name, oids) };
-        let collation = arguments.first().map_or(Collated::Default, |argument| argument.collation);
+        let resolved = if oids.contains(&0) {
+            None
+        } else {
+            crate::value::resolve_aggregate(name, oids)
+        };
+        let collation = arguments
+            .first()
+            .map_or(Collated::Default, |argument| argument.collation);
         let (function, result) = match resolved {
             Some(resolved) => {
                 if !resolved.modelled {
@@ -627,7 +750,10 @@ impl Analyzer<'_> {
         let mut cast = Vec::new();
         for (place, argument) in arguments.into_iter().enumerate() {
             cast.push(match &function {
-                Some(function) => self.coerce(argument, function.arguments[place], -1, CastKind::Implicit)?.expr,
+                Some(function) => {
+                    self.coerce(argument, function.arguments[place], -1, CastKind::Implicit)?
+                        .expr
+                }
                 None => argument.expr,
             });
         }
@@ -647,13 +773,24 @@ impl Analyzer<'_> {
         let level = self.level();
         level.aggregates.push(aggregate);
         let position = AGGREGATES + (level.aggregates.len() - 1) as u16;
-        Ok(Typed { expr: Expr::Grouped { up: 0, position }, oid: result, type_modifier: -1, collation })
+        Ok(Typed {
+            expr: Expr::Grouped { up: 0, position },
+            oid: result,
+            type_modifier: -1,
+            collation,
+        })
     }
 
-    fn locking(&mut self, select: &pg::SelectStmt, relations: &[crate::sql::plan::Relation]) -> Result<Vec<Locking>> {
+    fn locking(
+        &mut self,
+        select: &pg::SelectStmt,
+        relations: &[crate::sql::plan::Relation],
+    ) -> Result<Vec<Locking>> {
         let mut locking: Vec<Locking> = Vec::new();
         for node in &select.locking_clause {
-            let Some(NodeEnum::LockingClause(clause)) = &node.node else { continue };
+            let Some(NodeEnum::LockingClause(clause)) = &node.node else {
+                continue;
+            };
             let names: Vec<String> = clause
                 .locked_rels
                 .iter()
@@ -667,7 +804,10 @@ impl Analyzer<'_> {
                     continue;
                 }
                 if !matches!(relation.source, RelationSource::Table(_)) {
-                    if !matches!(relation.source, RelationSource::Cte(_) | RelationSource::Function { .. }) {
+                    if !matches!(
+                        relation.source,
+                        RelationSource::Cte(_) | RelationSource::Function { .. }
+                    ) {
                         self.note("locking_subquery");
                     }
                     continue;
@@ -686,14 +826,21 @@ impl Analyzer<'_> {
     pub(super) fn with_clause(&mut self, with: &pg::WithClause) -> Result<Vec<Cte>> {
         let mut ctes = Vec::new();
         for node in &with.ctes {
-            let Some(NodeEnum::CommonTableExpr(cte)) = &node.node else { return unmodelled("with") };
+            let Some(NodeEnum::CommonTableExpr(cte)) = &node.node else {
+                return unmodelled("with");
+            };
             if cte.search_clause.is_some() || cte.cycle_clause.is_some() {
                 return unmodelled("cte_search_cycle");
             }
             let number = self.cte_count;
             self.cte_count += 1;
-            let aliases: Vec<String> = strings_of(&cte.aliascolnames).into_iter().map(str::to_owned).collect();
-            let Some(inner) = self.required(&cte.ctequery)?.node.as_ref() else { return unmodelled("with") };
+            let aliases: Vec<String> = strings_of(&cte.aliascolnames)
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
+            let Some(inner) = self.required(&cte.ctequery)?.node.as_ref() else {
+                return unmodelled("with");
+            };
             let (query, names, types) = match inner {
                 NodeEnum::SelectStmt(select) if with.recursive && self.refers_to(select, &cte.ctename) => {
                     self.recursive_cte(select, &cte.ctename, number, &aliases)?
@@ -727,8 +874,18 @@ impl Analyzer<'_> {
                 .enumerate()
                 .map(|(place, (name, type_oid))| (aliases.get(place).cloned().unwrap_or(name), type_oid, -1))
                 .collect();
-            self.ctes.push(VisibleCte { name: cte.ctename.clone(), number, columns, working: false, known: true });
-            ctes.push(Cte { name: cte.ctename.clone(), query, number });
+            self.ctes.push(VisibleCte {
+                name: cte.ctename.clone(),
+                number,
+                columns,
+                working: false,
+                known: true,
+            });
+            ctes.push(Cte {
+                name: cte.ctename.clone(),
+                query,
+                number,
+            });
         }
         Ok(ctes)
     }
@@ -755,7 +912,9 @@ impl Analyzer<'_> {
         {
             return unmodelled("recursive_cte");
         }
-        let (Some(left), Some(right)) = (&select.larg, &select.rarg) else { return unmodelled("recursive_cte") };
+        let (Some(left), Some(right)) = (&select.larg, &select.rarg) else {
+            return unmodelled("recursive_cte");
+        };
         let first = self.query(left, false)?;
         let names = first.names[..first.visible].to_vec();
         let types = first.types[..first.visible].to_vec();
@@ -763,9 +922,17 @@ impl Analyzer<'_> {
             .iter()
             .zip(&types)
             .enumerate()
-            .map(|(place, (name, type_oid))| (aliases.get(place).cloned().unwrap_or(name.clone()), *type_oid, -1))
+            .map(|(place, (name, type_oid))| {
+                (aliases.get(place).cloned().unwrap_or(name.clone()), *type_oid, -1)
+            })
             .collect();
-        self.ctes.push(VisibleCte { name: name.to_owned(), number, columns, working: true, known: true });
+        self.ctes.push(VisibleCte {
+            name: name.to_owned(),
+            number,
+            columns,
+            working: true,
+            known: true,
+        });
         let next = self.query(right, true);
         self.ctes.pop();
         let mut next = next?;
@@ -774,12 +941,23 @@ impl Analyzer<'_> {
         }
         self.cast_output(&mut next, &types)?;
         let visible = first.visible;
-        Ok((CteQuery::Recursive { first, next, all: select.all, visible }, names, types))
+        Ok((
+            CteQuery::Recursive {
+                first,
+                next,
+                all: select.all,
+                visible,
+            },
+            names,
+            types,
+        ))
     }
 }
 
 fn returned(returning: Option<&crate::sql::plan::Returning>) -> (Vec<String>, Vec<TypeOid>) {
-    returning.map_or_else(Default::default, |returning| (returning.names.clone(), returning.types.clone()))
+    returning.map_or_else(Default::default, |returning| {
+        (returning.names.clone(), returning.types.clone())
+    })
 }
 
 /// Gathers the conditions of inner joins; says whether there are only such joins.
@@ -798,35 +976,64 @@ pub(super) fn collect_recheck(tree: &super::from::Tree, into: &mut Vec<Expr>) ->
 /// FigureColname: what PostgreSQL calls a column that has no alias.
 fn default_name(node: &Node) -> String {
     match &node.node {
-        Some(NodeEnum::ColumnRef(column)) => column.fields.iter().rev().find_map(string_of).unwrap_or("?column?").to_owned(),
-        Some(NodeEnum::FuncCall(call)) => strings_of(&call.funcname).last().copied().unwrap_or("?column?").to_owned(),
+        Some(NodeEnum::ColumnRef(column)) => column
+            .fields
+            .iter()
+            .rev()
+            .find_map(string_of)
+            .unwrap_or("?column?")
+            .to_owned(),
+        Some(NodeEnum::FuncCall(call)) => strings_of(&call.funcname)
+            .last()
+            .copied()
+            .unwrap_or("?column?")
+            .to_owned(),
         Some(NodeEnum::TypeCast(cast)) => {
             let inner = cast.arg.as_ref().map(|arg| default_name(arg));
             match inner {
                 Some(name) if name != "?column?" => name,
                 _ => {
-                    let names = cast.type_name.as_ref().map(|name| strings_of(&name.names)).unwrap_or_default();
+                    let names = cast
+                        .type_name
+                        .as_ref()
+                        .map(|name| strings_of(&name.names))
+                        .unwrap_or_default();
                     names.last().copied().unwrap_or("?column?").to_owned()
                 }
             }
         }
-        Some(NodeEnum::CollateClause(clause)) => clause.arg.as_ref().map_or("?column?".to_owned(), |arg| default_name(arg)),
+        Some(NodeEnum::CollateClause(clause)) => clause
+            .arg
+            .as_ref()
+            .map_or("?column?".to_owned(), |arg| default_name(arg)),
         Some(NodeEnum::CaseExpr(_)) => "case".to_owned(),
         Some(NodeEnum::CoalesceExpr(_)) => "coalesce".to_owned(),
-        Some(NodeEnum::MinMaxExpr(extreme)) => {
-            if extreme.op == pg::MinMaxOp::IsGreatest as i32 { "greatest" } else { "least" }.to_owned()
+        Some(NodeEnum::MinMaxExpr(extreme)) => if extreme.op == pg::MinMaxOp::IsGreatest as i32 {
+            "greatest"
+        } else {
+            "least"
         }
+        .to_owned(),
         Some(NodeEnum::SubLink(link)) => match pg::SubLinkType::try_from(link.sub_link_type) {
             Ok(pg::SubLinkType::ExistsSublink) => "exists".to_owned(),
             Ok(pg::SubLinkType::ArraySublink) => "array".to_owned(),
-            Ok(pg::SubLinkType::ExprSublink) => match link.subselect.as_ref().and_then(|node| node.node.as_ref()) {
-                Some(NodeEnum::SelectStmt(select)) => match select.target_list.first().and_then(|t| t.node.as_ref()) {
-                    Some(NodeEnum::ResTarget(target)) if !target.name.is_empty() => target.name.clone(),
-                    Some(NodeEnum::ResTarget(target)) => target.val.as_ref().map_or("?column?".to_owned(), |v| default_name(v)),
+            Ok(pg::SubLinkType::ExprSublink) => {
+                match link.subselect.as_ref().and_then(|node| node.node.as_ref()) {
+                    Some(NodeEnum::SelectStmt(select)) => {
+                        match select.target_list.first().and_then(|t| t.node.as_ref()) {
+                            Some(NodeEnum::ResTarget(target)) if !target.name.is_empty() => {
+                                target.name.clone()
+                            }
+                            Some(NodeEnum::ResTarget(target)) => target
+                                .val
+                                .as_ref()
+                                .map_or("?column?".to_owned(), |v| default_name(v)),
+                            _ => "?column?".to_owned(),
+                        }
+                    }
                     _ => "?column?".to_owned(),
-                },
-                _ => "?column?".to_owned(),
-            },
+                }
+            }
             _ => "?column?".to_owned(),
         },
         Some(NodeEnum::AArrayExpr(_)) => "array".to_owned(),

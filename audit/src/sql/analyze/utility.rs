@@ -16,7 +16,10 @@ const CURSOR_HOLD: i32 = 0x0020;
 impl Analyzer<'_> {
     pub(super) fn utility(&mut self, node: NodeEnum) -> Result<Kind> {
         // Utility statements look at their constants.
-        if !matches!(node, NodeEnum::ExecuteStmt(_) | NodeEnum::CallStmt(_) | NodeEnum::CopyStmt(_)) {
+        if !matches!(
+            node,
+            NodeEnum::ExecuteStmt(_) | NodeEnum::CallStmt(_) | NodeEnum::CopyStmt(_)
+        ) {
             self.pin_all();
         }
         match &node {
@@ -28,17 +31,27 @@ impl Analyzer<'_> {
             }
             NodeEnum::DiscardStmt(statement) => {
                 self.tag = "DISCARD";
-                Ok(Kind::Discard { all: statement.target == pg::DiscardMode::DiscardAll as i32 })
+                Ok(Kind::Discard {
+                    all: statement.target == pg::DiscardMode::DiscardAll as i32,
+                })
             }
             NodeEnum::PrepareStmt(statement) => {
                 self.tag = "PREPARE";
                 let mut types: Vec<TypeOid> = Vec::new();
                 for node in &statement.argtypes {
-                    let Some(NodeEnum::TypeName(name)) = &node.node else { return unmodelled("prepare") };
+                    let Some(NodeEnum::TypeName(name)) = &node.node else {
+                        return unmodelled("prepare");
+                    };
                     types.push(self.type_name(name)?.0);
                 }
-                let Some(text) = self.text_after_as() else { return unmodelled("prepare") };
-                Ok(Kind::Prepare { name: statement.name.clone(), types, text: Arc::from(text) })
+                let Some(text) = self.text_after_as() else {
+                    return unmodelled("prepare");
+                };
+                Ok(Kind::Prepare {
+                    name: statement.name.clone(),
+                    types,
+                    text: Arc::from(text),
+                })
             }
             NodeEnum::ExecuteStmt(statement) => {
                 self.levels.push(Level::default());
@@ -50,11 +63,16 @@ impl Analyzer<'_> {
                 self.levels.pop();
                 self.reads_snapshot = true;
                 self.may_write = true;
-                Ok(Kind::Execute { name: statement.name.clone(), arguments })
+                Ok(Kind::Execute {
+                    name: statement.name.clone(),
+                    arguments,
+                })
             }
             NodeEnum::DeallocateStmt(statement) => {
                 self.tag = "DEALLOCATE";
-                Ok(Kind::Deallocate((!statement.isall).then(|| statement.name.clone())))
+                Ok(Kind::Deallocate(
+                    (!statement.isall).then(|| statement.name.clone()),
+                ))
             }
             NodeEnum::DeclareCursorStmt(statement) => {
                 self.tag = "DECLARE CURSOR";
@@ -63,8 +81,14 @@ impl Analyzer<'_> {
                     self.raw_touches(query, false);
                 }
                 let hold = statement.options & CURSOR_HOLD != 0;
-                let Some(text) = self.text_after_for() else { return unmodelled("declare_cursor") };
-                Ok(Kind::DeclareCursor { name: statement.portalname.clone(), hold, query: Arc::from(text) })
+                let Some(text) = self.text_after_for() else {
+                    return unmodelled("declare_cursor");
+                };
+                Ok(Kind::DeclareCursor {
+                    name: statement.portalname.clone(),
+                    hold,
+                    query: Arc::from(text),
+                })
             }
             NodeEnum::FetchStmt(statement) => {
                 self.tag = if statement.ismove { "MOVE" } else { "FETCH" };
@@ -83,12 +107,17 @@ impl Analyzer<'_> {
             }
             NodeEnum::ClosePortalStmt(statement) => {
                 self.tag = "CLOSE CURSOR";
-                Ok(Kind::CloseCursor((!statement.portalname.is_empty()).then(|| statement.portalname.clone())))
+                Ok(Kind::CloseCursor(
+                    (!statement.portalname.is_empty()).then(|| statement.portalname.clone()),
+                ))
             }
             NodeEnum::LockStmt(statement) => {
                 self.tag = "LOCK TABLE";
                 let tables = self.tables_of(&statement.relations);
-                Ok(Kind::Lock { tables, mode: statement.mode })
+                Ok(Kind::Lock {
+                    tables,
+                    mode: statement.mode,
+                })
             }
             NodeEnum::TruncateStmt(statement) => {
                 self.tag = "TRUNCATE TABLE";
@@ -101,7 +130,9 @@ impl Analyzer<'_> {
                 let cascade = statement.behavior == pg::DropBehavior::DropCascade as i32;
                 let mut all = Vec::new();
                 for table in tables {
-                    let Some(found) = self.catalog.table(table).cloned() else { continue };
+                    let Some(found) = self.catalog.table(table).cloned() else {
+                        continue;
+                    };
                     if found.storage != found.id {
                         return unmodelled("truncate_partition");
                     }
@@ -118,7 +149,11 @@ impl Analyzer<'_> {
                 if cascade {
                     let mut place = 0;
                     while place < all.len() {
-                        let more = self.catalog.table(all[place]).map(|table| table.referenced_by.clone()).unwrap_or_default();
+                        let more = self
+                            .catalog
+                            .table(all[place])
+                            .map(|table| table.referenced_by.clone())
+                            .unwrap_or_default();
                         for table in more {
                             if !all.contains(&table) {
                                 all.push(table);
@@ -128,7 +163,11 @@ impl Analyzer<'_> {
                     }
                 }
                 self.touches.written.extend(all.iter().copied());
-                Ok(Kind::Truncate { tables: all, restart: statement.restart_seqs, cascade })
+                Ok(Kind::Truncate {
+                    tables: all,
+                    restart: statement.restart_seqs,
+                    cascade,
+                })
             }
             NodeEnum::CopyStmt(statement) => {
                 let statement = statement.clone();
@@ -154,7 +193,10 @@ impl Analyzer<'_> {
                 self.do_block(&statement)
             }
             NodeEnum::ExplainStmt(statement) => {
-                let analyze = statement.options.iter().any(|node| option_name(node).is_some_and(|(name, _)| name == "analyze"));
+                let analyze = statement
+                    .options
+                    .iter()
+                    .any(|node| option_name(node).is_some_and(|(name, _)| name == "analyze"));
                 self.tag = "EXPLAIN";
                 self.reads_snapshot = true;
                 if analyze {
@@ -221,20 +263,41 @@ impl Analyzer<'_> {
         let options = self.transaction_options(&statement.options);
         let name = statement.savepoint_name.clone();
         let (tag, kind) = match TransactionStmtKind::try_from(statement.kind) {
-            Ok(TransactionStmtKind::TransStmtBegin) => {
-                ("BEGIN", Kind::Begin { level: options.0, read_only: options.1, deferrable: options.2 })
-            }
-            Ok(TransactionStmtKind::TransStmtStart) => {
-                ("START TRANSACTION", Kind::Begin { level: options.0, read_only: options.1, deferrable: options.2 })
-            }
-            Ok(TransactionStmtKind::TransStmtCommit) => ("COMMIT", Kind::Commit { chain: statement.chain }),
-            Ok(TransactionStmtKind::TransStmtRollback) => ("ROLLBACK", Kind::Rollback { chain: statement.chain }),
+            Ok(TransactionStmtKind::TransStmtBegin) => (
+                "BEGIN",
+                Kind::Begin {
+                    level: options.0,
+                    read_only: options.1,
+                    deferrable: options.2,
+                },
+            ),
+            Ok(TransactionStmtKind::TransStmtStart) => (
+                "START TRANSACTION",
+                Kind::Begin {
+                    level: options.0,
+                    read_only: options.1,
+                    deferrable: options.2,
+                },
+            ),
+            Ok(TransactionStmtKind::TransStmtCommit) => (
+                "COMMIT",
+                Kind::Commit {
+                    chain: statement.chain,
+                },
+            ),
+            Ok(TransactionStmtKind::TransStmtRollback) => (
+                "ROLLBACK",
+                Kind::Rollback {
+                    chain: statement.chain,
+                },
+            ),
             Ok(TransactionStmtKind::TransStmtSavepoint) => ("SAVEPOINT", Kind::Savepoint(name)),
             Ok(TransactionStmtKind::TransStmtRelease) => ("RELEASE", Kind::Release(name)),
             Ok(TransactionStmtKind::TransStmtRollbackTo) => ("ROLLBACK", Kind::RollbackTo(name)),
-            Ok(TransactionStmtKind::TransStmtPrepare) => {
-                ("PREPARE TRANSACTION", Kind::PrepareTransaction(statement.gid.clone()))
-            }
+            Ok(TransactionStmtKind::TransStmtPrepare) => (
+                "PREPARE TRANSACTION",
+                Kind::PrepareTransaction(statement.gid.clone()),
+            ),
             Ok(TransactionStmtKind::TransStmtCommitPrepared) => {
                 ("COMMIT PREPARED", Kind::CommitPrepared(statement.gid.clone()))
             }
@@ -250,7 +313,9 @@ impl Analyzer<'_> {
     fn transaction_options(&self, nodes: &[Node]) -> (Option<Isolation>, Option<bool>, Option<bool>) {
         let mut options = (None, None, None);
         for node in nodes {
-            let Some((name, value)) = option_name(node) else { continue };
+            let Some((name, value)) = option_name(node) else {
+                continue;
+            };
             let value = option_text(value);
             let truth = value.as_deref().map(|value| value != "0" && value != "false");
             match name {
@@ -270,15 +335,29 @@ impl Analyzer<'_> {
             Ok(VariableSetKind::VarSetMulti) => {
                 let (level, read_only, deferrable) = self.transaction_options(&statement.args);
                 match name.as_str() {
-                    "transaction" => {
-                        Ok(Kind::SetTransaction { level, read_only, deferrable, snapshot: None, session: false })
-                    }
-                    "session characteristics" => {
-                        Ok(Kind::SetTransaction { level, read_only, deferrable, snapshot: None, session: true })
-                    }
+                    "transaction" => Ok(Kind::SetTransaction {
+                        level,
+                        read_only,
+                        deferrable,
+                        snapshot: None,
+                        session: false,
+                    }),
+                    "session characteristics" => Ok(Kind::SetTransaction {
+                        level,
+                        read_only,
+                        deferrable,
+                        snapshot: None,
+                        session: true,
+                    }),
                     "transaction snapshot" => {
                         let snapshot = statement.args.first().and_then(|node| option_text(Some(node)));
-                        Ok(Kind::SetTransaction { level: None, read_only: None, deferrable: None, snapshot, session: false })
+                        Ok(Kind::SetTransaction {
+                            level: None,
+                            read_only: None,
+                            deferrable: None,
+                            snapshot,
+                            session: false,
+                        })
                     }
                     _ => unmodelled("set"),
                 }
@@ -293,11 +372,17 @@ impl Analyzer<'_> {
                     })
                     .collect();
                 let value = values.map(|values| values.join(", "));
-                Ok(Kind::Set { name, value, local: statement.is_local })
+                Ok(Kind::Set {
+                    name,
+                    value,
+                    local: statement.is_local,
+                })
             }
-            Ok(VariableSetKind::VarSetDefault | VariableSetKind::VarSetCurrent) => {
-                Ok(Kind::Set { name, value: None, local: statement.is_local })
-            }
+            Ok(VariableSetKind::VarSetDefault | VariableSetKind::VarSetCurrent) => Ok(Kind::Set {
+                name,
+                value: None,
+                local: statement.is_local,
+            }),
             Ok(VariableSetKind::VarReset) => {
                 self.tag = "RESET";
                 Ok(Kind::Reset(Some(name)))
@@ -330,7 +415,8 @@ impl Analyzer<'_> {
             let at = from + place;
             let before = lower[..at].chars().next_back();
             let after = lower[at + 2..].chars().next();
-            if before.is_some_and(|c| c.is_whitespace() || c == ')') && after.is_some_and(char::is_whitespace) {
+            if before.is_some_and(|c| c.is_whitespace() || c == ')') && after.is_some_and(char::is_whitespace)
+            {
                 return Some(self.text[at + 2..].trim().to_owned());
             }
             from = at + 2;
@@ -347,7 +433,8 @@ impl Analyzer<'_> {
             let at = from + place;
             let before = lower[..at].chars().next_back();
             let after = lower[at + 3..].chars().next();
-            if before.is_some_and(char::is_whitespace) && after.is_some_and(|c| c.is_whitespace() || c == '(') {
+            if before.is_some_and(char::is_whitespace) && after.is_some_and(|c| c.is_whitespace() || c == '(')
+            {
                 return Some(self.text[at + 3..].trim().to_owned());
             }
             from = at + 3;
@@ -373,17 +460,28 @@ impl Analyzer<'_> {
         if !statement.is_from {
             let text = match (&statement.relation, &statement.query) {
                 (Some(_), _) => {
-                    let Some(table) = statement.relation.as_ref().and_then(|range| self.find_table(range)) else {
+                    let Some(table) = statement
+                        .relation
+                        .as_ref()
+                        .and_then(|range| self.find_table(range))
+                    else {
                         return unmodelled("unknown_table");
                     };
                     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
                     let list: Vec<String> = match columns.is_empty() {
-                        true => {
-                            table.live_columns().filter(|(_, c)| !c.generated).map(|(_, column)| quoted(&column.name)).collect()
-                        }
+                        true => table
+                            .live_columns()
+                            .filter(|(_, c)| !c.generated)
+                            .map(|(_, column)| quoted(&column.name))
+                            .collect(),
                         false => columns.iter().map(|name| quoted(name)).collect(),
                     };
-                    format!("SELECT {} FROM ONLY {}.{}", list.join(", "), quoted(&table.schema), quoted(&table.name))
+                    format!(
+                        "SELECT {} FROM ONLY {}.{}",
+                        list.join(", "),
+                        quoted(&table.schema),
+                        quoted(&table.name)
+                    )
                 }
                 (None, Some(query)) => match &query.node {
                     Some(NodeEnum::SelectStmt(select)) => {
@@ -400,11 +498,17 @@ impl Analyzer<'_> {
                 .and_then(|parsed| parsed.protobuf.stmts.into_iter().next())
                 .and_then(|raw| raw.stmt)
                 .and_then(|node| node.node);
-            let Some(NodeEnum::SelectStmt(select)) = node else { return unmodelled("copy") };
+            let Some(NodeEnum::SelectStmt(select)) = node else {
+                return unmodelled("copy");
+            };
             let query = self.query(&select, false)?;
             return Ok(Kind::CopyTo(Box::new(CopyTo { query, format })));
         }
-        let Some(table) = statement.relation.as_ref().and_then(|range| self.find_table(range)) else {
+        let Some(table) = statement
+            .relation
+            .as_ref()
+            .and_then(|range| self.find_table(range))
+        else {
             self.touches.writes_everything = true;
             return unmodelled("unknown_table");
         };
@@ -417,7 +521,11 @@ impl Analyzer<'_> {
         let checks = self.table_checks(&table)?;
         let mut positions = Vec::new();
         if columns.is_empty() {
-            positions = table.live_columns().filter(|(_, c)| !c.generated).map(|(position, _)| position).collect();
+            positions = table
+                .live_columns()
+                .filter(|(_, c)| !c.generated)
+                .map(|(position, _)| position)
+                .collect();
         }
         for name in columns {
             match table.column(name) {
@@ -432,7 +540,14 @@ impl Analyzer<'_> {
                 defaults.push((position, default));
             }
         }
-        let plan = CopyFrom { table: table.id, columns: positions, format, defaults, filter: Vec::new(), checks };
+        let plan = CopyFrom {
+            table: table.id,
+            columns: positions,
+            format,
+            defaults,
+            filter: Vec::new(),
+            checks,
+        };
         Ok(Kind::CopyFrom(Box::new(plan)))
     }
 }
@@ -448,7 +563,9 @@ fn copy_format(options: &[Node], statement: &pg::CopyStmt) -> CopyFormat {
         from_stdin: statement.filename.is_empty() && !statement.is_program,
     };
     for node in options {
-        let Some((name, value)) = option_name(node) else { continue };
+        let Some((name, value)) = option_name(node) else {
+            continue;
+        };
         let value = option_text(value);
         match (name, value.as_deref()) {
             ("format", Some("text")) => {}
@@ -475,6 +592,9 @@ fn copy_format(options: &[Node], statement: &pg::CopyStmt) -> CopyFormat {
 
 fn statement_name(node: &NodeEnum) -> String {
     let text = format!("{node:?}");
-    let name: String = text.chars().take_while(|character| character.is_ascii_alphanumeric()).collect();
+    let name: String = text
+        .chars()
+        .take_while(|character| character.is_ascii_alphanumeric())
+        .collect();
     name.trim_end_matches("Stmt").to_ascii_lowercase()
 }

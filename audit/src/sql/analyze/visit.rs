@@ -1,6 +1,6 @@
 //! Walks over expressions and the queries inside them.
 
-use crate::sql::plan::{Access, Body, CteQuery, Expr, From, Query, Select, RelationSource};
+use crate::sql::plan::{Access, Body, CteQuery, Expr, From, Query, RelationSource, Select};
 
 /// Calls `f` on every expression of the tree from the outside in, with the number of levels between it and the
 /// start. `f` says whether to go further down.
@@ -9,7 +9,12 @@ pub(super) fn walk(expr: &mut Expr, depth: u16, f: &mut dyn FnMut(&mut Expr, u16
         return;
     }
     match expr {
-        Expr::Const(_) | Expr::Bound(_) | Expr::Column { .. } | Expr::RowPresent { .. } | Expr::Grouped { .. } | Expr::Unknown => {}
+        Expr::Const(_)
+        | Expr::Bound(_)
+        | Expr::Column { .. }
+        | Expr::RowPresent { .. }
+        | Expr::Grouped { .. }
+        | Expr::Unknown => {}
         Expr::Call { arguments, .. }
         | Expr::And(arguments)
         | Expr::Or(arguments)
@@ -50,7 +55,9 @@ pub(super) fn walk(expr: &mut Expr, depth: u16, f: &mut dyn FnMut(&mut Expr, u16
             walk(array, depth, f);
             walk(index, depth, f);
         }
-        Expr::Exists(query) | Expr::Scalar(query) | Expr::ArrayQuery { query, .. } => walk_query(query, depth, f),
+        Expr::Exists(query) | Expr::Scalar(query) | Expr::ArrayQuery { query, .. } => {
+            walk_query(query, depth, f)
+        }
         Expr::AnyQuery { arguments, query, .. } => {
             for argument in arguments {
                 walk(argument, depth, f);
@@ -110,7 +117,12 @@ pub(super) fn walk_select(select: &mut Select, depth: u16, f: &mut dyn FnMut(&mu
     if let Some(from) = &mut select.from {
         walk_from(from, depth, f);
     }
-    for expr in select.filter.iter_mut().chain(&mut select.recheck).chain(&mut select.targets) {
+    for expr in select
+        .filter
+        .iter_mut()
+        .chain(&mut select.recheck)
+        .chain(&mut select.targets)
+    {
         walk(expr, depth, f);
     }
     if let Some(group) = &mut select.group {
@@ -174,7 +186,9 @@ pub(super) fn relations_of(expr: &Expr) -> Vec<usize> {
     let mut found = Vec::new();
     walk(&mut copy, 0, &mut |expr, depth| {
         let relation = match expr {
-            Expr::Column { up, relation, .. } | Expr::RowPresent { up, relation } if *up == depth => Some(*relation),
+            Expr::Column { up, relation, .. } | Expr::RowPresent { up, relation } if *up == depth => {
+                Some(*relation)
+            }
             _ => None,
         };
         if let Some(relation) = relation {

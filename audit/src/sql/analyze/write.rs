@@ -3,8 +3,8 @@
 use super::select::collect_recheck;
 use super::{Analyzer, Level, Result, Typed, Unmodelled, string_of, unmodelled};
 use crate::sql::plan::{
-    Body, Conflict, ConflictAction, Delete, Expr, Insert, InsertValue, KeyCheck, Kind, Merge, MergeAction, MergeWhen,
-    Query, Relation, RelationSource, Returning, Select, TableChecks, Update,
+    Body, Conflict, ConflictAction, Delete, Expr, Insert, InsertValue, KeyCheck, Kind, Merge, MergeAction,
+    MergeWhen, Query, Relation, RelationSource, Returning, Select, TableChecks, Update,
 };
 use crate::state::catalog::{Identity, Table, TableKind};
 use crate::value::{CastKind, oid};
@@ -98,8 +98,12 @@ impl Analyzer<'_> {
 
     /// The table that is written, if writes to it are modelled.
     fn target(&mut self, range: Option<&pg::RangeVar>) -> Result<Arc<Table>> {
-        let Some(range) = range else { return unmodelled("target") };
-        let Some(table) = self.find_table(range) else { return unmodelled("unknown_table") };
+        let Some(range) = range else {
+            return unmodelled("target");
+        };
+        let Some(table) = self.find_table(range) else {
+            return unmodelled("unknown_table");
+        };
         self.touch_write(&table);
         if let Some(reason) = table.unmodelled_write.clone().or(table.unmodelled_read.clone()) {
             return unmodelled(reason);
@@ -109,7 +113,10 @@ impl Analyzer<'_> {
             TableKind::View => return unmodelled("write_to_view"),
             _ => return unmodelled("write_target"),
         }
-        let separate = table.children.iter().any(|child| self.catalog.storage(*child) != table.storage);
+        let separate = table
+            .children
+            .iter()
+            .any(|child| self.catalog.storage(*child) != table.storage);
         if separate && range.inh {
             return unmodelled("inheritance");
         }
@@ -137,7 +144,9 @@ impl Analyzer<'_> {
 
         let mut columns: Vec<usize> = Vec::new();
         for node in &insert.cols {
-            let Some(NodeEnum::ResTarget(target)) = &node.node else { return unmodelled("insert_columns") };
+            let Some(NodeEnum::ResTarget(target)) = &node.node else {
+                return unmodelled("insert_columns");
+            };
             if !target.indirection.is_empty() {
                 return unmodelled("insert_into_element");
             }
@@ -152,7 +161,9 @@ impl Analyzer<'_> {
 
         let mut query = match insert.select_stmt.as_ref().and_then(|node| node.node.as_ref()) {
             None => None,
-            Some(NodeEnum::SelectStmt(select)) if !select.values_lists.is_empty() && is_bare_values(select) => {
+            Some(NodeEnum::SelectStmt(select))
+                if !select.values_lists.is_empty() && is_bare_values(select) =>
+            {
                 Some(self.insert_values(select, &table, &columns)?)
             }
             Some(NodeEnum::SelectStmt(select)) => {
@@ -176,10 +187,13 @@ impl Analyzer<'_> {
         let mut values = Vec::new();
         for (position, column) in table.columns.iter().enumerate() {
             let place = columns.iter().position(|column| *column == position);
-            let user_value_ignored = overriding == OverridingKind::OverridingUserValue && column.identity != Identity::None;
+            let user_value_ignored =
+                overriding == OverridingKind::OverridingUserValue && column.identity != Identity::None;
             values.push(match place {
                 Some(place) if !column.generated && !user_value_ignored => {
-                    if column.identity == Identity::Always && overriding != OverridingKind::OverridingSystemValue {
+                    if column.identity == Identity::Always
+                        && overriding != OverridingKind::OverridingSystemValue
+                    {
                         return unmodelled("identity_always");
                     }
                     InsertValue::Column(place)
@@ -220,17 +234,32 @@ impl Analyzer<'_> {
         if let Some(query) = &mut query {
             query.names.truncate(query.visible);
         }
-        Ok(Insert { ctes: Vec::new(), table: table.id, values, query, conflict, returning, checks })
+        Ok(Insert {
+            ctes: Vec::new(),
+            table: table.id,
+            values,
+            query,
+            conflict,
+            returning,
+            checks,
+        })
     }
 
     /// VALUES rows: every cell is cast to its column's type; DEFAULT stands for the column's default.
-    fn insert_values(&mut self, select: &pg::SelectStmt, table: &Arc<Table>, columns: &[usize]) -> Result<Query> {
+    fn insert_values(
+        &mut self,
+        select: &pg::SelectStmt,
+        table: &Arc<Table>,
+        columns: &[usize],
+    ) -> Result<Query> {
         let depth = self.levels.len();
         self.levels.push(Level::default());
         let mut rows = Vec::new();
         let mut width = 0;
         for list in &select.values_lists {
-            let Some(NodeEnum::List(list)) = &list.node else { return unmodelled("values") };
+            let Some(NodeEnum::List(list)) = &list.node else {
+                return unmodelled("values");
+            };
             if list.items.len() > columns.len() {
                 return unmodelled("insert_columns");
             }
@@ -259,7 +288,10 @@ impl Analyzer<'_> {
             offset: None,
             with_ties: false,
             visible: width,
-            types: columns[..width].iter().map(|column| table.columns[*column].type_oid).collect(),
+            types: columns[..width]
+                .iter()
+                .map(|column| table.columns[*column].type_oid)
+                .collect(),
             names: Vec::new(),
             correlated: level.correlated,
             volatile: level.volatile,
@@ -274,10 +306,16 @@ impl Analyzer<'_> {
             Body::Select(select) if !matches!(select.distinct, crate::sql::plan::Distinct::All) => {
                 for (place, column) in columns.iter().enumerate() {
                     let expr = select.targets[place].clone();
-                    let typed = Typed { expr, oid: types[place], ..self.unknown(0) };
+                    let typed = Typed {
+                        expr,
+                        oid: types[place],
+                        ..self.unknown(0)
+                    };
                     let assigned = self.assign(typed, table, *column)?;
                     // A column that also sorts keeps its own value for that.
-                    if query.order.iter().any(|key| key.column == place) && !matches!(assigned, Expr::Column { .. } | Expr::Grouped { .. }) {
+                    if query.order.iter().any(|key| key.column == place)
+                        && !matches!(assigned, Expr::Column { .. } | Expr::Grouped { .. })
+                    {
                         let kept = select.targets[place].clone();
                         select.targets.push(kept);
                         let moved = select.targets.len() - 1;
@@ -293,7 +331,11 @@ impl Analyzer<'_> {
             Body::Values(rows) => {
                 for row in rows {
                     for (place, column) in columns.iter().enumerate() {
-                        let typed = Typed { expr: row[place].clone(), oid: types[place], ..self.unknown(0) };
+                        let typed = Typed {
+                            expr: row[place].clone(),
+                            oid: types[place],
+                            ..self.unknown(0)
+                        };
                         row[place] = self.assign(typed, table, *column)?;
                     }
                 }
@@ -334,7 +376,9 @@ impl Analyzer<'_> {
             self.mark_volatile();
             return Expr::Unknown;
         }
-        let Some(text) = column.default.clone() else { return Expr::null() };
+        let Some(text) = column.default.clone() else {
+            return Expr::null();
+        };
         match self.catalog_expression(&text, Vec::new()) {
             Ok(typed) => self.assign(typed, table, position).unwrap_or(Expr::Unknown),
             Err(Unmodelled(reason)) => {
@@ -350,7 +394,11 @@ impl Analyzer<'_> {
             return Ok(known.clone());
         }
         // Constraints are those of the whole partition tree.
-        let root = self.catalog.table(table.storage).cloned().unwrap_or_else(|| table.clone());
+        let root = self
+            .catalog
+            .table(table.storage)
+            .cloned()
+            .unwrap_or_else(|| table.clone());
         let mut checks = TableChecks::default();
         let item = self.table_item(&root, &root.name, 0, &[]);
         let mut conditions = root.checks.clone();
@@ -379,7 +427,12 @@ impl Analyzer<'_> {
             }
         }
         for key in &root.keys {
-            let mut check = KeyCheck { columns: key.columns.clone(), expressions: None, predicate: None, modelled: true };
+            let mut check = KeyCheck {
+                columns: key.columns.clone(),
+                expressions: None,
+                predicate: None,
+                modelled: true,
+            };
             if let Some(predicate) = &key.predicate {
                 match self.catalog_expression(predicate, vec![item.clone()]) {
                     Ok(typed) => check.predicate = Some(typed.expr),
@@ -413,11 +466,19 @@ impl Analyzer<'_> {
     }
 
     fn on_conflict(&mut self, clause: &pg::OnConflictClause, table: &Arc<Table>) -> Result<Conflict> {
-        let root = self.catalog.table(table.storage).cloned().unwrap_or_else(|| table.clone());
+        let root = self
+            .catalog
+            .table(table.storage)
+            .cloned()
+            .unwrap_or_else(|| table.clone());
         let keys = match &clause.infer {
             None => None,
             Some(infer) if !infer.conname.is_empty() => {
-                match root.keys.iter().position(|key| key.constraint && key.name == infer.conname) {
+                match root
+                    .keys
+                    .iter()
+                    .position(|key| key.constraint && key.name == infer.conname)
+                {
                     Some(place) => Some(vec![place]),
                     None => return unmodelled("conflict_constraint"),
                 }
@@ -425,7 +486,9 @@ impl Analyzer<'_> {
             Some(infer) => {
                 let mut wanted = Vec::new();
                 for element in &infer.index_elems {
-                    let Some(NodeEnum::IndexElem(element)) = &element.node else { return unmodelled("conflict_target") };
+                    let Some(NodeEnum::IndexElem(element)) = &element.node else {
+                        return unmodelled("conflict_target");
+                    };
                     match root.column(&element.name) {
                         Some(column) if element.expr.is_none() => wanted.push(column),
                         _ => return unmodelled("conflict_expression"),
@@ -473,18 +536,26 @@ impl Analyzer<'_> {
     fn set_clause(&mut self, nodes: &[Node], table: &Arc<Table>) -> Result<Vec<(usize, Expr)>> {
         let mut set = Vec::new();
         for node in nodes {
-            let Some(NodeEnum::ResTarget(target)) = &node.node else { return unmodelled("set_clause") };
+            let Some(NodeEnum::ResTarget(target)) = &node.node else {
+                return unmodelled("set_clause");
+            };
             if !target.indirection.is_empty() {
                 return unmodelled("update_element");
             }
-            let Some(column) = table.column(&target.name) else { return unmodelled("unknown_column") };
+            let Some(column) = table.column(&target.name) else {
+                return unmodelled("unknown_column");
+            };
             let value = self.required(&target.val)?;
             let expr = match &value.node {
                 Some(NodeEnum::SetToDefault(_)) => self.default_of(table, column),
                 Some(NodeEnum::MultiAssignRef(multi)) => {
                     let source = self.required(&multi.source)?;
-                    let Some(NodeEnum::RowExpr(row)) = &source.node else { return unmodelled("multi_assignment") };
-                    let Some(node) = row.args.get(multi.colno as usize - 1) else { return unmodelled("multi_assignment") };
+                    let Some(NodeEnum::RowExpr(row)) = &source.node else {
+                        return unmodelled("multi_assignment");
+                    };
+                    let Some(node) = row.args.get(multi.colno as usize - 1) else {
+                        return unmodelled("multi_assignment");
+                    };
                     match &node.node {
                         Some(NodeEnum::SetToDefault(_)) => self.default_of(table, column),
                         _ => {
@@ -519,7 +590,11 @@ impl Analyzer<'_> {
         let origins: Vec<Option<(u16, u16)>> = targets
             .iter()
             .map(|target| match target {
-                Expr::Column { up: 0, relation, column } if tables.get(*relation as usize).copied().flatten().is_some() => {
+                Expr::Column {
+                    up: 0,
+                    relation,
+                    column,
+                } if tables.get(*relation as usize).copied().flatten().is_some() => {
                     Some((*relation, *column))
                 }
                 _ => None,
@@ -528,7 +603,12 @@ impl Analyzer<'_> {
         if let Some(reason) = self.fatal.take() {
             return unmodelled(reason);
         }
-        Ok(Some(Returning { targets, origins: origins.into(), types, names }))
+        Ok(Some(Returning {
+            targets,
+            origins: origins.into(),
+            types,
+            names,
+        }))
     }
 
     pub(super) fn update(&mut self, update: &pg::UpdateStmt) -> Result<Update> {
@@ -555,7 +635,14 @@ impl Analyzer<'_> {
             |analyzer| analyzer.set_clause(&update.target_list, &table),
         )?;
         let returning = self.returning(update.returning_clause.as_ref())?;
-        Ok(Update { ctes: Vec::new(), table: table.id, select, set, returning, checks })
+        Ok(Update {
+            ctes: Vec::new(),
+            table: table.id,
+            select,
+            set,
+            returning,
+            checks,
+        })
     }
 
     pub(super) fn delete(&mut self, delete: &pg::DeleteStmt) -> Result<Delete> {
@@ -582,7 +669,13 @@ impl Analyzer<'_> {
             |_| Ok(()),
         )?;
         let returning = self.returning(delete.returning_clause.as_ref())?;
-        Ok(Delete { ctes: Vec::new(), table: table.id, select, returning, checks })
+        Ok(Delete {
+            ctes: Vec::new(),
+            table: table.id,
+            select,
+            returning,
+            checks,
+        })
     }
 
     /// The rows that UPDATE and DELETE find: relation 0 is the target. `values` is analysed where all names are known.
@@ -642,7 +735,11 @@ impl Analyzer<'_> {
     }
 
     fn merge_body(&mut self, merge: &pg::MergeStmt) -> Result<Merge> {
-        if merge.returning_clause.as_ref().is_some_and(|clause| !clause.exprs.is_empty()) {
+        if merge
+            .returning_clause
+            .as_ref()
+            .is_some_and(|clause| !clause.exprs.is_empty())
+        {
             return unmodelled("merge_returning");
         }
         let table = self.target(merge.relation.as_ref())?;
@@ -659,14 +756,19 @@ impl Analyzer<'_> {
         let Some(source) = self.from_clause(std::slice::from_ref(&source), &mut relations)? else {
             return unmodelled("merge_source");
         };
-        if table.storage != table.id || relations.len() != 2 || !matches!(relations[0].source, RelationSource::Table(_)) {
+        if table.storage != table.id
+            || relations.len() != 2
+            || !matches!(relations[0].source, RelationSource::Table(_))
+        {
             return unmodelled("merge_source");
         }
         let mut on = Vec::new();
         self.conditions(self.required(&merge.join_condition)?, &mut on);
         let mut whens = Vec::new();
         for node in &merge.merge_when_clauses {
-            let Some(NodeEnum::MergeWhenClause(when)) = &node.node else { return unmodelled("merge_when") };
+            let Some(NodeEnum::MergeWhenClause(when)) = &node.node else {
+                return unmodelled("merge_when");
+            };
             let matched = match MergeMatchKind::try_from(when.match_kind) {
                 Ok(MergeMatchKind::MergeWhenMatched) => true,
                 Ok(MergeMatchKind::MergeWhenNotMatchedByTarget) => false,
@@ -686,7 +788,11 @@ impl Analyzer<'_> {
                 Ok(CmdType::CmdInsert) => MergeAction::Insert(self.merge_insert(when, &table)?),
                 _ => return unmodelled("merge_action"),
             };
-            whens.push(MergeWhen { matched, condition, action });
+            whens.push(MergeWhen {
+                matched,
+                condition,
+                action,
+            });
         }
         if let Some(reason) = self.fatal.take() {
             return unmodelled(reason);
@@ -706,20 +812,32 @@ impl Analyzer<'_> {
             locking: Vec::new(),
             origins: Arc::from([]),
         };
-        Ok(Merge { ctes: Vec::new(), table: table.id, select, whens, checks })
+        Ok(Merge {
+            ctes: Vec::new(),
+            table: table.id,
+            select,
+            whens,
+            checks,
+        })
     }
 
     fn merge_insert(&mut self, when: &pg::MergeWhenClause, table: &Arc<Table>) -> Result<Vec<Expr>> {
         let mut columns: Vec<usize> = Vec::new();
         for node in &when.target_list {
-            let Some(NodeEnum::ResTarget(target)) = &node.node else { return unmodelled("insert_columns") };
+            let Some(NodeEnum::ResTarget(target)) = &node.node else {
+                return unmodelled("insert_columns");
+            };
             match table.column(&target.name) {
                 Some(column) => columns.push(column),
                 None => return unmodelled("unknown_column"),
             }
         }
         if columns.is_empty() {
-            columns = table.live_columns().map(|(column, _)| column).take(when.values.len()).collect();
+            columns = table
+                .live_columns()
+                .map(|(column, _)| column)
+                .take(when.values.len())
+                .collect();
         }
         let mut row = Vec::new();
         for position in 0..table.columns.len() {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 impl Catalog {
     /// A copy that `change` may alter.
     pub fn with(&self, change: impl FnOnce(&mut Editor)) -> Catalog {
-        let mut editor = Editor { inner: self.inner().clone() };
+        let mut editor = Editor {
+            inner: self.inner().clone(),
+        };
         change(&mut editor);
         Catalog::from_inner(editor.inner)
     }
@@ -22,7 +24,12 @@ impl Editor {
     pub fn new_id(&mut self, schema: &str, name: &str) -> u32 {
         self.inner.created += 1;
         let mut hash: u32 = 0x811c_9dc5;
-        for byte in schema.bytes().chain([0]).chain(name.bytes()).chain(self.inner.created.to_le_bytes()) {
+        for byte in schema
+            .bytes()
+            .chain([0])
+            .chain(name.bytes())
+            .chain(self.inner.created.to_le_bytes())
+        {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
         // Real object identifiers of user objects are small in practice; ours have the high bit.
@@ -52,13 +59,19 @@ impl Editor {
     }
 
     pub fn drop_table(&mut self, id: TableId) {
-        let Some(table) = self.inner.tables.remove(&id) else { return };
+        let Some(table) = self.inner.tables.remove(&id) else {
+            return;
+        };
         self.inner.forget_name(&table);
         for key in &table.foreign_keys {
-            self.alter(key.target, |target| target.referenced_by.retain(|source| *source != id));
+            self.alter(key.target, |target| {
+                target.referenced_by.retain(|source| *source != id)
+            });
         }
         for source in &table.referenced_by {
-            self.alter(*source, |source| source.foreign_keys.retain(|key| key.target != id));
+            self.alter(*source, |source| {
+                source.foreign_keys.retain(|key| key.target != id)
+            });
         }
         for parent in &table.parents {
             self.alter(*parent, |parent| parent.children.retain(|child| *child != id));
@@ -86,7 +99,12 @@ impl Editor {
     /// Replaces a function with the same schema, name and input types, or adds it.
     pub fn put_function(&mut self, new: super::Function) {
         let inputs = |function: &super::Function| -> Vec<u32> {
-            function.arguments.iter().filter(|a| matches!(a.mode, 'i' | 'b' | 'v')).map(|a| a.type_oid).collect()
+            function
+                .arguments
+                .iter()
+                .filter(|a| matches!(a.mode, 'i' | 'b' | 'v'))
+                .map(|a| a.type_oid)
+                .collect()
         };
         let entries = self.inner.functions.entry(new.name.clone()).or_default();
         entries.retain(|old| old.schema != new.schema || inputs(old) != inputs(&new));
@@ -111,7 +129,10 @@ impl Editor {
 impl Inner {
     pub(super) fn put(&mut self, table: Table) {
         self.forget_name(&table);
-        self.names.entry(table.name.clone()).or_default().push((table.schema.clone(), table.id));
+        self.names
+            .entry(table.name.clone())
+            .or_default()
+            .push((table.schema.clone(), table.id));
         self.tables.insert(table.id, Arc::new(table));
     }
 
@@ -122,7 +143,10 @@ impl Inner {
     }
 
     pub(super) fn add_type(&mut self, new: Type) {
-        self.type_names.entry(new.name.clone()).or_default().push((new.schema.clone(), new.oid));
+        self.type_names
+            .entry(new.name.clone())
+            .or_default()
+            .push((new.schema.clone(), new.oid));
         self.types.insert(new.oid, Arc::new(new));
     }
 }

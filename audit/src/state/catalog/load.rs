@@ -4,8 +4,8 @@
 //! statements unknown, never wrong.
 
 use super::{
-    Action, Argument, Catalog, Check, Column, ForeignKey, Function, Identity, Inner, Partitioning, Table, TableId,
-    TableKind, Type, TypeKind, UniqueKey,
+    Action, Argument, Catalog, Check, Column, ForeignKey, Function, Identity, Inner, Partitioning, Table,
+    TableId, TableKind, Type, TypeKind, UniqueKey,
 };
 use crate::trace::Bootstrap;
 use rustc_hash::FxHashMap;
@@ -22,13 +22,22 @@ impl Catalog {
     /// The catalog that these answers to [`super::QUERIES`] describe.
     pub fn from_answers(answers: &[(String, Vec<Vec<Option<String>>>)]) -> Catalog {
         let part = |name: &str| -> Rows<'_> {
-            answers.iter().find(|(query, _)| query == name).map_or(&[], |(_, rows)| rows.as_slice())
+            answers
+                .iter()
+                .find(|(query, _)| query == name)
+                .map_or(&[], |(_, rows)| rows.as_slice())
         };
-        let mut inner = Inner { loaded: !answers.is_empty(), ..Inner::default() };
+        let mut inner = Inner {
+            loaded: !answers.is_empty(),
+            ..Inner::default()
+        };
         if let Some(row) = part("database").first() {
             inner.collation_is_c = is_c(text(row, 0), text(row, 0));
         }
-        inner.schemas = part("namespaces").iter().map(|row| text(row, 1).to_owned()).collect();
+        inner.schemas = part("namespaces")
+            .iter()
+            .map(|row| text(row, 1).to_owned())
+            .collect();
         let default_is_c = inner.collation_is_c;
 
         let mut tables: FxHashMap<u32, Table> = FxHashMap::default();
@@ -59,7 +68,10 @@ impl Catalog {
             table.partitioning = optional(row, 7).map(|strategy| Partitioning {
                 strategy: strategy.chars().next().unwrap_or('?'),
                 // Attribute numbers for now; turned into positions once the columns are known.
-                columns: numbers(text(row, 8)).into_iter().map(|number| number as usize).collect(),
+                columns: numbers(text(row, 8))
+                    .into_iter()
+                    .map(|number| number as usize)
+                    .collect(),
             });
             tables.insert(id, table);
         }
@@ -67,10 +79,14 @@ impl Catalog {
         // Attribute numbers have holes where columns were dropped; positions have none.
         let mut positions: FxHashMap<(u32, i64), usize> = FxHashMap::default();
         for row in part("columns") {
-            let (Some(id), Some(attribute), Some(type_oid)) = (number(row, 0), number(row, 1), number(row, 3)) else {
+            let (Some(id), Some(attribute), Some(type_oid)) =
+                (number(row, 0), number(row, 1), number(row, 3))
+            else {
                 continue;
             };
-            let Some(table) = tables.get_mut(&id) else { continue };
+            let Some(table) = tables.get_mut(&id) else {
+                continue;
+            };
             positions.insert((id, attribute as i64), table.columns.len());
             table.columns.push(Column {
                 not_null: is_true(row, 5),
@@ -89,7 +105,10 @@ impl Catalog {
             });
         }
         let to_positions = |table: u32, list: &str| -> Option<Vec<usize>> {
-            numbers(list).into_iter().map(|number| positions.get(&(table, number)).copied()).collect()
+            numbers(list)
+                .into_iter()
+                .map(|number| positions.get(&(table, number)).copied())
+                .collect()
         };
         for (id, table) in &mut tables {
             if let Some(partitioning) = &mut table.partitioning {
@@ -104,7 +123,9 @@ impl Catalog {
 
         for row in part("indexes") {
             let Some(id) = number(row, 0) else { continue };
-            let Some(table) = tables.get_mut(&id) else { continue };
+            let Some(table) = tables.get_mut(&id) else {
+                continue;
+            };
             let key_count = number(row, 7).unwrap_or(0) as usize;
             let attributes = numbers(text(row, 6));
             let texts: Vec<&str> = text(row, 9).split('\u{1f}').collect();
@@ -140,9 +161,14 @@ impl Catalog {
             let name = text(row, 1).to_owned();
             match text(row, 2) {
                 "c" => {
-                    let Some(table) = tables.get_mut(&id) else { continue };
+                    let Some(table) = tables.get_mut(&id) else {
+                        continue;
+                    };
                     match optional(row, 12) {
-                        Some(condition) => table.checks.push(Check { name, condition: Arc::from(condition) }),
+                        Some(condition) => table.checks.push(Check {
+                            name,
+                            condition: Arc::from(condition),
+                        }),
                         None => table.unmodelled_write = Some("check_constraint".to_owned()),
                     }
                 }
@@ -154,7 +180,9 @@ impl Catalog {
                     let Some(target) = number(row, 4) else { continue };
                     let columns = to_positions(id, text(row, 3));
                     let target_columns = to_positions(target, text(row, 5));
-                    let Some(table) = tables.get_mut(&id) else { continue };
+                    let Some(table) = tables.get_mut(&id) else {
+                        continue;
+                    };
                     let (Some(columns), Some(target_columns)) = (columns, target_columns) else {
                         table.unmodelled_write = Some("foreign_key".to_owned());
                         continue;
@@ -173,7 +201,9 @@ impl Catalog {
                     });
                 }
                 "x" => {
-                    let Some(table) = tables.get_mut(&id) else { continue };
+                    let Some(table) = tables.get_mut(&id) else {
+                        continue;
+                    };
                     table.unmodelled_write = Some("exclusion_constraint".to_owned());
                 }
                 _ => {}
@@ -209,7 +239,9 @@ impl Catalog {
             }
         }
         for row in part("inheritance") {
-            let (Some(child), Some(parent)) = (number(row, 0), number(row, 1)) else { continue };
+            let (Some(child), Some(parent)) = (number(row, 0), number(row, 1)) else {
+                continue;
+            };
             if !tables.contains_key(&child) || !tables.contains_key(&parent) {
                 continue;
             }
@@ -253,7 +285,11 @@ impl Catalog {
         }
         for row in part("functions") {
             if let Some(function) = function(row) {
-                inner.functions.entry(function.name.clone()).or_default().push(Arc::new(function));
+                inner
+                    .functions
+                    .entry(function.name.clone())
+                    .or_default()
+                    .push(Arc::new(function));
                 inner.function_count += 1;
             }
         }
@@ -280,23 +316,43 @@ fn settle_partitions(tables: &mut FxHashMap<u32, Table>, partition: &FxHashMap<u
         while let Some(parent) = tables.get(&root).and_then(|table| table.parents.first().copied()) {
             root = parent.0;
         }
-        let Some(root_table) = tables.get(&root) else { continue };
-        let root_names: Vec<String> = root_table.columns.iter().map(|column| column.name.clone()).collect();
+        let Some(root_table) = tables.get(&root) else {
+            continue;
+        };
+        let root_names: Vec<String> = root_table
+            .columns
+            .iter()
+            .map(|column| column.name.clone())
+            .collect();
         let root_has_key = |key: &UniqueKey| {
             root_table.keys.iter().any(|other| {
-                let ours = key.columns.iter().map(|column| tables[&id].columns.get(*column).map(|c| &c.name));
-                let theirs = other.columns.iter().map(|column| root_table.columns.get(*column).map(|c| &c.name));
+                let ours = key
+                    .columns
+                    .iter()
+                    .map(|column| tables[&id].columns.get(*column).map(|c| &c.name));
+                let theirs = other
+                    .columns
+                    .iter()
+                    .map(|column| root_table.columns.get(*column).map(|c| &c.name));
                 ours.eq(theirs)
             })
         };
         let local_keys = tables[&id].keys.iter().any(|key| !root_has_key(key));
-        let local_checks = tables[&id].checks.iter().any(|check| !root_table.checks.iter().any(|c| c.name == check.name));
+        let local_checks = tables[&id]
+            .checks
+            .iter()
+            .any(|check| !root_table.checks.iter().any(|c| c.name == check.name));
         let unmodelled = tables[&id].unmodelled_write.clone();
-        let same_columns =
-            tables[&id].columns.iter().map(|column| &column.name).eq(root_names.iter());
+        let same_columns = tables[&id]
+            .columns
+            .iter()
+            .map(|column| &column.name)
+            .eq(root_names.iter());
         if let Some(root_table) = tables.get_mut(&root) {
             if local_keys || local_checks {
-                root_table.unmodelled_write.get_or_insert("partition_constraint".to_owned());
+                root_table
+                    .unmodelled_write
+                    .get_or_insert("partition_constraint".to_owned());
             }
             if let Some(reason) = unmodelled {
                 root_table.unmodelled_write.get_or_insert(reason);
@@ -305,8 +361,12 @@ fn settle_partitions(tables: &mut FxHashMap<u32, Table>, partition: &FxHashMap<u
         if let Some(table) = tables.get_mut(&id) {
             table.storage = TableId(root);
             if !same_columns {
-                table.unmodelled_read.get_or_insert("partition_columns".to_owned());
-                table.unmodelled_write.get_or_insert("partition_columns".to_owned());
+                table
+                    .unmodelled_read
+                    .get_or_insert("partition_columns".to_owned());
+                table
+                    .unmodelled_write
+                    .get_or_insert("partition_columns".to_owned());
             }
         }
     }
@@ -319,19 +379,28 @@ fn function(row: &[Option<String>]) -> Option<Function> {
         modes => modes.split(',').collect(),
     };
     let names: Vec<&str> = text(row, 11).split(',').collect();
-    let inputs = modes.iter().filter(|mode| matches!(**mode, "i" | "b" | "v")).count();
+    let inputs = modes
+        .iter()
+        .filter(|mode| matches!(**mode, "i" | "b" | "v"))
+        .count();
     let defaults = number(row, 12).unwrap_or(0) as usize;
     let mut seen = 0;
     let arguments = types
         .iter()
         .enumerate()
         .map(|(place, type_oid)| {
-            let mode = modes.get(place).and_then(|mode| mode.chars().next()).unwrap_or('i');
+            let mode = modes
+                .get(place)
+                .and_then(|mode| mode.chars().next())
+                .unwrap_or('i');
             if matches!(mode, 'i' | 'b' | 'v') {
                 seen += 1;
             }
             Argument {
-                name: names.get(place).filter(|name| !name.is_empty()).map(|name| (*name).to_owned()),
+                name: names
+                    .get(place)
+                    .filter(|name| !name.is_empty())
+                    .map(|name| (*name).to_owned()),
                 type_oid: *type_oid,
                 mode,
                 has_default: matches!(mode, 'i' | 'b' | 'v') && seen > inputs - defaults.min(inputs),
@@ -358,7 +427,9 @@ fn function(row: &[Option<String>]) -> Option<Function> {
 }
 
 fn is_c(name: &str, locale: &str) -> bool {
-    ["C", "POSIX", "C.UTF-8", "C.utf8", "ucs_basic"].iter().any(|known| name == *known || locale == *known)
+    ["C", "POSIX", "C.UTF-8", "C.utf8", "ucs_basic"]
+        .iter()
+        .any(|known| name == *known || locale == *known)
 }
 
 fn action(letter: &str) -> Action {
@@ -388,5 +459,7 @@ fn is_true(row: &[Option<String>], place: usize) -> bool {
 }
 
 fn numbers(list: &str) -> Vec<i64> {
-    list.split([',', ' ']).filter_map(|number| number.parse().ok()).collect()
+    list.split([',', ' '])
+        .filter_map(|number| number.parse().ok())
+        .collect()
 }

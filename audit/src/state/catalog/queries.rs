@@ -3,17 +3,56 @@
 /// Name and SQL of each part of the catalog, in the order in which they are read. They are meant to run in the
 /// same REPEATABLE READ transaction as the copies of the tables.
 pub const QUERIES: &[(&str, &str)] = &[
-    ("database", "select datcollate, pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()"),
-    ("namespaces", "select n.oid::text, n.nspname::text from pg_catalog.pg_namespace n where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by n.oid"),
-    ("tables", "select c.oid::text, n.nspname::text, c.relname::text, c.relkind::text, c.relrowsecurity::text, c.relispartition::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid), p.partstrat::text, pg_catalog.array_to_string(p.partattrs::int2[], ','), pg_catalog.pg_get_partition_constraintdef(c.oid) from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid where c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by c.oid"),
-    ("columns", "select a.attrelid::text, a.attnum::text, a.attname::text, a.atttypid::text, a.atttypmod::text, a.attnotnull::text, pg_catalog.pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated::text, coalesce(l.collname::text, ''), coalesce(l.collcollate::text, '') from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum left join pg_catalog.pg_collation l on l.oid = a.attcollation where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by a.attrelid, a.attnum"),
-    ("indexes", "select i.indrelid::text, c.relname::text, i.indisunique::text, i.indisprimary::text, i.indimmediate::text, i.indisexclusion::text, pg_catalog.array_to_string(i.indkey::int2[], ','), i.indnkeyatts::text, pg_catalog.pg_get_expr(i.indpred, i.indrelid), (select pg_catalog.string_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), E'\\x1f' order by k) from pg_catalog.generate_series(1, i.indnkeyatts) k), (exists (select 1 from pg_catalog.pg_constraint o where o.conindid = i.indexrelid and o.contype in ('p', 'u', 'x')))::text, pg_catalog.pg_get_indexdef(i.indexrelid) from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace where i.indisunique and i.indislive and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by i.indexrelid"),
-    ("constraints", "select o.conrelid::text, o.conname::text, o.contype::text, pg_catalog.array_to_string(o.conkey, ','), o.confrelid::text, pg_catalog.array_to_string(o.confkey, ','), o.confupdtype::text, o.confdeltype::text, o.confmatchtype::text, o.condeferrable::text, o.condeferred::text, o.convalidated::text, pg_catalog.pg_get_expr(o.conbin, o.conrelid), o.conparentid::text from pg_catalog.pg_constraint o join pg_catalog.pg_namespace n on n.oid = o.connamespace where o.conrelid <> 0 and o.contype in ('c', 'f', 'x') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by o.oid"),
-    ("types", "select t.oid::text, n.nspname::text, t.typname::text, t.typtype::text, t.typbasetype::text, t.typtypmod::text, t.typnotnull::text, (exists (select 1 from pg_catalog.pg_constraint o where o.contypid = t.oid))::text, t.typarray::text, t.typelem::text, t.typcategory::text from pg_catalog.pg_type t join pg_catalog.pg_namespace n on n.oid = t.typnamespace where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by t.oid"),
-    ("enums", "select e.enumtypid::text, e.enumlabel::text from pg_catalog.pg_enum e order by e.enumtypid, e.enumsortorder"),
-    ("views", "select c.oid::text, pg_catalog.pg_get_viewdef(c.oid) from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind in ('v', 'm') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by c.oid"),
-    ("triggers", "select t.tgrelid::text, t.tgname::text, t.tgtype::text from pg_catalog.pg_trigger t where not t.tgisinternal and t.tgenabled <> 'D' order by t.oid"),
-    ("rules", "select r.ev_class::text, r.rulename::text, r.ev_type::text from pg_catalog.pg_rewrite r join pg_catalog.pg_class c on c.oid = r.ev_class join pg_catalog.pg_namespace n on n.oid = c.relnamespace where not (r.rulename = '_RETURN' and c.relkind in ('v', 'm')) and n.nspname not in ('pg_catalog', 'information_schema') order by r.oid"),
-    ("functions", "select p.oid::text, n.nspname::text, p.proname::text, l.lanname::text, p.prokind::text, p.provolatile::text, p.proisstrict::text, p.prorettype::text, p.proretset::text, pg_catalog.array_to_string(coalesce(p.proallargtypes, p.proargtypes::oid[]), ','), pg_catalog.array_to_string(p.proargmodes, ','), pg_catalog.array_to_string(p.proargnames, ',', ''), p.pronargdefaults::text, p.prosrc, case when p.prokind in ('f', 'p') then pg_catalog.pg_get_functiondef(p.oid) end, (p.prosecdef or p.proconfig is not null)::text from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace join pg_catalog.pg_language l on l.oid = p.prolang where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by p.oid"),
-    ("inheritance", "select h.inhrelid::text, h.inhparent::text from pg_catalog.pg_inherits h order by h.inhparent, h.inhseqno, h.inhrelid"),
+    (
+        "database",
+        "select datcollate, pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()",
+    ),
+    (
+        "namespaces",
+        "select n.oid::text, n.nspname::text from pg_catalog.pg_namespace n where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by n.oid",
+    ),
+    (
+        "tables",
+        "select c.oid::text, n.nspname::text, c.relname::text, c.relkind::text, c.relrowsecurity::text, c.relispartition::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid), p.partstrat::text, pg_catalog.array_to_string(p.partattrs::int2[], ','), pg_catalog.pg_get_partition_constraintdef(c.oid) from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid where c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by c.oid",
+    ),
+    (
+        "columns",
+        "select a.attrelid::text, a.attnum::text, a.attname::text, a.atttypid::text, a.atttypmod::text, a.attnotnull::text, pg_catalog.pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated::text, coalesce(l.collname::text, ''), coalesce(l.collcollate::text, '') from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum left join pg_catalog.pg_collation l on l.oid = a.attcollation where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by a.attrelid, a.attnum",
+    ),
+    (
+        "indexes",
+        "select i.indrelid::text, c.relname::text, i.indisunique::text, i.indisprimary::text, i.indimmediate::text, i.indisexclusion::text, pg_catalog.array_to_string(i.indkey::int2[], ','), i.indnkeyatts::text, pg_catalog.pg_get_expr(i.indpred, i.indrelid), (select pg_catalog.string_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), E'\\x1f' order by k) from pg_catalog.generate_series(1, i.indnkeyatts) k), (exists (select 1 from pg_catalog.pg_constraint o where o.conindid = i.indexrelid and o.contype in ('p', 'u', 'x')))::text, pg_catalog.pg_get_indexdef(i.indexrelid) from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace where i.indisunique and i.indislive and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by i.indexrelid",
+    ),
+    (
+        "constraints",
+        "select o.conrelid::text, o.conname::text, o.contype::text, pg_catalog.array_to_string(o.conkey, ','), o.confrelid::text, pg_catalog.array_to_string(o.confkey, ','), o.confupdtype::text, o.confdeltype::text, o.confmatchtype::text, o.condeferrable::text, o.condeferred::text, o.convalidated::text, pg_catalog.pg_get_expr(o.conbin, o.conrelid), o.conparentid::text from pg_catalog.pg_constraint o join pg_catalog.pg_namespace n on n.oid = o.connamespace where o.conrelid <> 0 and o.contype in ('c', 'f', 'x') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by o.oid",
+    ),
+    (
+        "types",
+        "select t.oid::text, n.nspname::text, t.typname::text, t.typtype::text, t.typbasetype::text, t.typtypmod::text, t.typnotnull::text, (exists (select 1 from pg_catalog.pg_constraint o where o.contypid = t.oid))::text, t.typarray::text, t.typelem::text, t.typcategory::text from pg_catalog.pg_type t join pg_catalog.pg_namespace n on n.oid = t.typnamespace where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by t.oid",
+    ),
+    (
+        "enums",
+        "select e.enumtypid::text, e.enumlabel::text from pg_catalog.pg_enum e order by e.enumtypid, e.enumsortorder",
+    ),
+    (
+        "views",
+        "select c.oid::text, pg_catalog.pg_get_viewdef(c.oid) from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind in ('v', 'm') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by c.oid",
+    ),
+    (
+        "triggers",
+        "select t.tgrelid::text, t.tgname::text, t.tgtype::text from pg_catalog.pg_trigger t where not t.tgisinternal and t.tgenabled <> 'D' order by t.oid",
+    ),
+    (
+        "rules",
+        "select r.ev_class::text, r.rulename::text, r.ev_type::text from pg_catalog.pg_rewrite r join pg_catalog.pg_class c on c.oid = r.ev_class join pg_catalog.pg_namespace n on n.oid = c.relnamespace where not (r.rulename = '_RETURN' and c.relkind in ('v', 'm')) and n.nspname not in ('pg_catalog', 'information_schema') order by r.oid",
+    ),
+    (
+        "functions",
+        "select p.oid::text, n.nspname::text, p.proname::text, l.lanname::text, p.prokind::text, p.provolatile::text, p.proisstrict::text, p.prorettype::text, p.proretset::text, pg_catalog.array_to_string(coalesce(p.proallargtypes, p.proargtypes::oid[]), ','), pg_catalog.array_to_string(p.proargmodes, ','), pg_catalog.array_to_string(p.proargnames, ',', ''), p.pronargdefaults::text, p.prosrc, case when p.prokind in ('f', 'p') then pg_catalog.pg_get_functiondef(p.oid) end, (p.prosecdef or p.proconfig is not null)::text from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace join pg_catalog.pg_language l on l.oid = p.prolang where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by p.oid",
+    ),
+    (
+        "inheritance",
+        "select h.inhrelid::text, h.inhparent::text from pg_catalog.pg_inherits h order by h.inhparent, h.inhseqno, h.inhrelid",
+    ),
 ];

@@ -39,7 +39,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("{}: {doing}: {source}", file.display())]
-    Io { file: PathBuf, doing: &'static str, source: std::io::Error },
+    Io {
+        file: PathBuf,
+        doing: &'static str,
+        source: std::io::Error,
+    },
     #[error("{}: there is no journal here (no file called segment-…); is this the right directory?", .0.display())]
     Nothing(PathBuf),
     #[error("{}: this is not a segment of a pgassay journal; remove the file or name the right directory", .0.display())]
@@ -55,7 +59,11 @@ pub enum JournalError {
         "{}: the block at byte {offset} is damaged ({what}); restore the file, or cut it there \
          (truncate -s {offset}) to read what comes before", file.display()
     )]
-    Corrupt { file: PathBuf, offset: u64, what: String },
+    Corrupt {
+        file: PathBuf,
+        offset: u64,
+        what: String,
+    },
     #[error("{}: this journal is encrypted; name the file that holds its key (--key-file, journal.key_file)", .0.display())]
     KeyMissing(PathBuf),
     #[error("{}: this journal was encrypted with another key than the one given", .0.display())]

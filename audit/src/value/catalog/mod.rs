@@ -122,7 +122,9 @@ impl Catalog {
             catalog.functions.push(row);
         }
         for field in rows(include_str!("operators.tsv")) {
-            let Some(&function) = catalog.functions_by_oid.get(&number(field[5])) else { continue };
+            let Some(&function) = catalog.functions_by_oid.get(&number(field[5])) else {
+                continue;
+            };
             let index = catalog.operators.len() as u16;
             let row = OperatorRow {
                 name: field[1],
@@ -147,7 +149,9 @@ impl Catalog {
 }
 
 fn rows(file: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    file.lines().filter(|line| !line.is_empty()).map(|line| line.split('\t').collect())
+    file.lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| line.split('\t').collect())
 }
 
 fn number(field: &str) -> u32 {
@@ -166,7 +170,11 @@ mod tests {
     fn tables_load_and_refer_to_each_other() {
         assert!(CATALOG.operators.len() > 700);
         assert!(CATALOG.functions.len() > 2000);
-        let plus = CATALOG.operators.iter().find(|o| o.name == "+" && o.left == 23 && o.right == 23).unwrap();
+        let plus = CATALOG
+            .operators
+            .iter()
+            .find(|o| o.name == "+" && o.left == 23 && o.right == 23)
+            .unwrap();
         assert_eq!(CATALOG.functions[plus.function as usize].source, "int4pl");
     }
 }

@@ -26,7 +26,11 @@ fn lower_bound(array: &Array) -> i32 {
 }
 
 fn dimension(array: &Array, number: i32) -> Option<(i32, i32)> {
-    usize::try_from(number).ok()?.checked_sub(1).and_then(|index| array.dimensions.get(index)).copied()
+    usize::try_from(number)
+        .ok()?
+        .checked_sub(1)
+        .and_then(|index| array.dimensions.get(index))
+        .copied()
 }
 
 /// One vector with one more element, before or after.
@@ -39,7 +43,11 @@ fn extended(old: &Array, item: &Value, in_front: bool) -> Outcome {
         false => items.push(item.clone()),
     }
     // The new first element takes the old lower bound.
-    made(Array { element: old.element, dimensions: vec![(items.len() as i32, lower)], items })
+    made(Array {
+        element: old.element,
+        dimensions: vec![(items.len() as i32, lower)],
+        items,
+    })
 }
 
 fn element_of(value: &Value) -> Option<u32> {
@@ -88,7 +96,11 @@ fn concatenate(left: &Value, right: &Value) -> Outcome {
     }
     let (left, right) = (vector(left)?, vector(right)?);
     let items: Vec<Value> = left.items.iter().chain(&right.items).cloned().collect();
-    made(Array { element: left.element, dimensions: vec![(items.len() as i32, lower_bound(left))], items })
+    made(Array {
+        element: left.element,
+        dimensions: vec![(items.len() as i32, lower_bound(left))],
+        items,
+    })
 }
 
 /// The position of an element that is not distinct from `wanted`; `None` inside: not known.
@@ -121,7 +133,11 @@ fn filtered(array: &Array, unwanted: &Value, call: &Call<'_>) -> Outcome {
     let lower = lower_bound(array);
     made(match items.len() {
         0 => Array::empty(array.element),
-        length => Array { element: array.element, dimensions: vec![(length as i32, lower)], items },
+        length => Array {
+            element: array.element,
+            dimensions: vec![(length as i32, lower)],
+            items,
+        },
     })
 }
 
@@ -175,7 +191,8 @@ fn joined(array: &Array, separator: &str, null: Option<&str>, call: &Call<'_>) -
         match item {
             Value::Null => parts.extend(null.map(str::to_owned)),
             item => parts.push(
-                encode_text(item, call.context).ok_or_else(|| SqlError::not_modelled("text of an array element"))?,
+                encode_text(item, call.context)
+                    .ok_or_else(|| SqlError::not_modelled("text of an array element"))?,
             ),
         }
     }
@@ -183,7 +200,9 @@ fn joined(array: &Array, separator: &str, null: Option<&str>, call: &Call<'_>) -
 }
 
 fn split(a: &[Value], call: &Call<'_>) -> Outcome {
-    let Value::Text(value) = &a[0] else { return Ok(Value::Null) };
+    let Value::Text(value) = &a[0] else {
+        return Ok(Value::Null);
+    };
     if call.collation == Collation::Nondeterministic {
         return Err(SqlError::not_modelled("nondeterministic collation"));
     }
@@ -210,7 +229,11 @@ fn split(a: &[Value], call: &Call<'_>) -> Outcome {
 /// `array[index]`: NULL where there is no such element.
 pub fn subscript(value: &Value, indexes: &[i32]) -> Value {
     let Value::Array(array) = value else {
-        return if value.is_null() { Value::Null } else { Value::Unknown };
+        return if value.is_null() {
+            Value::Null
+        } else {
+            Value::Unknown
+        };
     };
     if indexes.len() != array.dimensions.len() {
         return Value::Null;
@@ -260,7 +283,9 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "array_to_text" => |a, c| joined(&*array(a, 0)?, text(a, 1)?, None, c),
         "array_to_text_null" => |a, c| match (&a[0], &a[1], &a[2]) {
             (Value::Null, ..) | (_, Value::Null, _) => Ok(Value::Null),
-            (Value::Array(array), Value::Text(separator), Value::Text(null)) => joined(array, separator, Some(null), c),
+            (Value::Array(array), Value::Text(separator), Value::Text(null)) => {
+                joined(array, separator, Some(null), c)
+            }
             (Value::Array(array), Value::Text(separator), Value::Null) => joined(array, separator, None, c),
             _ => Err(mistyped()),
         },

@@ -4,8 +4,8 @@ use super::conversion::{instant, local};
 use super::{date, float8, int4, interval, text, time, timestamp, timestamptz};
 use crate::value::call::{Call, Implementation};
 use crate::value::datetime::{
-    self, DATE_INFINITY, DATE_NEG_INFINITY, Fields, UNIX_EPOCH_DAY, USECS_PER_DAY, check_date, check_timestamp,
-    date_to_timestamp, days_from_civil, days_in_month, timestamp_to_date,
+    self, DATE_INFINITY, DATE_NEG_INFINITY, Fields, UNIX_EPOCH_DAY, USECS_PER_DAY, check_date,
+    check_timestamp, date_to_timestamp, days_from_civil, days_in_month, timestamp_to_date,
 };
 use crate::value::interval::Interval;
 use crate::value::{SqlError, Value};
@@ -56,7 +56,8 @@ fn add_interval_zoned(start: i64, span: Interval, call: &Call<'_>) -> Result<i64
 
 /// The server negates without looking for overflow, or with, by version.
 fn negated(span: Interval) -> Result<Interval, SqlError> {
-    span.checked_neg().map_err(|_| SqlError::not_modelled("negation of an extreme interval"))
+    span.checked_neg()
+        .map_err(|_| SqlError::not_modelled("negation of an extreme interval"))
 }
 
 fn difference(later: i64, earlier: i64) -> Outcome {
@@ -64,9 +65,15 @@ fn difference(later: i64, earlier: i64) -> Outcome {
         return Err(SqlError::not_modelled("difference of infinite timestamps"));
     }
     // Older servers do not look for overflow.
-    let micros =
-        later.checked_sub(earlier).ok_or_else(|| SqlError::not_modelled("difference of far timestamps"))?;
-    Ok(justify_hours(Interval { months: 0, days: 0, micros })?.into())
+    let micros = later
+        .checked_sub(earlier)
+        .ok_or_else(|| SqlError::not_modelled("difference of far timestamps"))?;
+    Ok(justify_hours(Interval {
+        months: 0,
+        days: 0,
+        micros,
+    })?
+    .into())
 }
 
 fn justify_hours(span: Interval) -> Result<Interval, SqlError> {
@@ -80,7 +87,11 @@ fn justify_hours(span: Interval) -> Result<Interval, SqlError> {
         micros -= USECS_PER_DAY;
         days += 1;
     }
-    Ok(Interval { months: span.months, days: i32::try_from(days).map_err(|_| out())?, micros })
+    Ok(Interval {
+        months: span.months,
+        days: i32::try_from(days).map_err(|_| out())?,
+        micros,
+    })
 }
 
 fn justify_days(span: Interval) -> Result<Interval, SqlError> {
@@ -94,7 +105,11 @@ fn justify_days(span: Interval) -> Result<Interval, SqlError> {
         days -= 30;
         months += 1;
     }
-    Ok(Interval { months: i32::try_from(months).map_err(|_| out())?, days, micros: span.micros })
+    Ok(Interval {
+        months: i32::try_from(months).map_err(|_| out())?,
+        days,
+        micros: span.micros,
+    })
 }
 
 fn justify_interval(span: Interval) -> Result<Interval, SqlError> {
@@ -117,7 +132,11 @@ fn justify_interval(span: Interval) -> Result<Interval, SqlError> {
         micros -= USECS_PER_DAY;
         days += 1;
     }
-    Ok(Interval { months: i32::try_from(months).map_err(|_| out())?, days: days as i32, micros })
+    Ok(Interval {
+        months: i32::try_from(months).map_err(|_| out())?,
+        days: days as i32,
+        micros,
+    })
 }
 
 /// Only factors that leave no fraction of a month or day: there the order of rounding is the compiler's.
@@ -145,7 +164,13 @@ fn scaled(span: Interval, factor: f64, divide: bool) -> Outcome {
     if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&micros) {
         return Err(out());
     }
-    Ok(Interval { months, days, micros: micros as i64 }.checked()?.into())
+    Ok(Interval {
+        months,
+        days,
+        micros: micros as i64,
+    }
+    .checked()?
+    .into())
 }
 
 /// The symbolic difference in years, months and days.
@@ -174,7 +199,11 @@ fn age(first: i64, second: i64) -> Outcome {
     borrow(&mut minutes, &mut hours, 60);
     borrow(&mut hours, &mut days, 24);
     let from = if first < second { later } else { earlier };
-    borrow(&mut days, &mut months, days_in_month(from.year, from.month).into());
+    borrow(
+        &mut days,
+        &mut months,
+        days_in_month(from.year, from.month).into(),
+    );
     borrow(&mut months, &mut years, 12);
     let time = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros;
     let sign = i64::from(sign);
@@ -207,17 +236,32 @@ fn make_date(year: i32, month: i32, day: i32) -> Outcome {
 
 /// Fields within their ranges and whole seconds; the rest is left to the server.
 fn make_timestamp(a: &[Value], _: &Call<'_>) -> Outcome {
-    let Value::Date(day) = make_date(int4(a, 0)?, int4(a, 1)?, int4(a, 2)?)? else { return Err(super::mistyped()) };
+    let Value::Date(day) = make_date(int4(a, 0)?, int4(a, 1)?, int4(a, 2)?)? else {
+        return Err(super::mistyped());
+    };
     let (hour, minute, second) = (int4(a, 3)?, int4(a, 4)?, float8(a, 5)?);
-    if !(0..24).contains(&hour) || !(0..60).contains(&minute) || !(0.0..60.0).contains(&second) || second.fract() != 0.0 {
+    if !(0..24).contains(&hour)
+        || !(0..60).contains(&minute)
+        || !(0.0..60.0).contains(&second)
+        || second.fract() != 0.0
+    {
         return Err(SqlError::not_modelled("make_timestamp with unusual fields"));
     }
-    date_plus_time(day, ((i64::from(hour) * 60 + i64::from(minute)) * 60 + second as i64) * 1_000_000)
+    date_plus_time(
+        day,
+        ((i64::from(hour) * 60 + i64::from(minute)) * 60 + second as i64) * 1_000_000,
+    )
 }
 
 /// years, months, weeks, days, hours, mins, secs; those left out are 0.
 fn make_interval(a: &[Value], _: &Call<'_>) -> Outcome {
-    let field = |index: usize| if index < a.len() { int4(a, index).map(i64::from) } else { Ok(0) };
+    let field = |index: usize| {
+        if index < a.len() {
+            int4(a, index).map(i64::from)
+        } else {
+            Ok(0)
+        }
+    };
     let seconds = if a.len() > 6 { float8(a, 6)? } else { 0.0 };
     let odd = || SqlError::not_modelled("make_interval with unusual fields");
     if seconds.fract() != 0.0 || seconds.abs() > 1e9 {
@@ -241,7 +285,11 @@ fn from_unix(seconds: f64) -> Outcome {
         return Err(SqlError::raised("22008", "timestamp cannot be NaN"));
     }
     if seconds.is_infinite() {
-        return Ok(Value::TimestampTz(if seconds < 0.0 { i64::MIN } else { i64::MAX }));
+        return Ok(Value::TimestampTz(if seconds < 0.0 {
+            i64::MIN
+        } else {
+            i64::MAX
+        }));
     }
     // A fraction may be rounded in one step or two, by the compiler.
     if seconds.fract() != 0.0 || seconds.abs() > 1e15 {
@@ -276,24 +324,54 @@ fn date_plus_time(day: i32, time: i64) -> Outcome {
 pub fn implementation(source: &str) -> Option<Implementation> {
     Some(match source {
         "now" => |_, c| Ok(c.context.now.clone()),
-        "timestamp_pl_interval" => |a, _| Ok(Value::Timestamp(add_interval(timestamp(a, 0)?, interval(a, 1)?)?)),
+        "timestamp_pl_interval" => {
+            |a, _| Ok(Value::Timestamp(add_interval(timestamp(a, 0)?, interval(a, 1)?)?))
+        }
         "@2548" => |a, _| Ok(Value::Timestamp(add_interval(timestamp(a, 1)?, interval(a, 0)?)?)),
         "timestamp_mi_interval" => |a, _| {
-            Ok(Value::Timestamp(add_interval(timestamp(a, 0)?, negated(interval(a, 1)?)?)?))
+            Ok(Value::Timestamp(add_interval(
+                timestamp(a, 0)?,
+                negated(interval(a, 1)?)?,
+            )?))
         },
         "timestamptz_pl_interval" => |a, c| {
-            Ok(Value::TimestampTz(add_interval_zoned(timestamptz(a, 0)?, interval(a, 1)?, c)?))
+            Ok(Value::TimestampTz(add_interval_zoned(
+                timestamptz(a, 0)?,
+                interval(a, 1)?,
+                c,
+            )?))
         },
-        "@2549" => |a, c| Ok(Value::TimestampTz(add_interval_zoned(timestamptz(a, 1)?, interval(a, 0)?, c)?)),
+        "@2549" => |a, c| {
+            Ok(Value::TimestampTz(add_interval_zoned(
+                timestamptz(a, 1)?,
+                interval(a, 0)?,
+                c,
+            )?))
+        },
         "timestamptz_mi_interval" => |a, c| {
-            Ok(Value::TimestampTz(add_interval_zoned(timestamptz(a, 0)?, negated(interval(a, 1)?)?, c)?))
+            Ok(Value::TimestampTz(add_interval_zoned(
+                timestamptz(a, 0)?,
+                negated(interval(a, 1)?)?,
+                c,
+            )?))
         },
         "date_pl_interval" => |a, _| {
-            Ok(Value::Timestamp(add_interval(date_to_timestamp(date(a, 0)?)?, interval(a, 1)?)?))
+            Ok(Value::Timestamp(add_interval(
+                date_to_timestamp(date(a, 0)?)?,
+                interval(a, 1)?,
+            )?))
         },
-        "@2546" => |a, _| Ok(Value::Timestamp(add_interval(date_to_timestamp(date(a, 1)?)?, interval(a, 0)?)?)),
+        "@2546" => |a, _| {
+            Ok(Value::Timestamp(add_interval(
+                date_to_timestamp(date(a, 1)?)?,
+                interval(a, 0)?,
+            )?))
+        },
         "date_mi_interval" => |a, _| {
-            Ok(Value::Timestamp(add_interval(date_to_timestamp(date(a, 0)?)?, negated(interval(a, 1)?)?)?))
+            Ok(Value::Timestamp(add_interval(
+                date_to_timestamp(date(a, 0)?)?,
+                negated(interval(a, 1)?)?,
+            )?))
         },
         "timestamp_mi" => |a, _| match (&a[0], &a[1]) {
             (Value::Timestamp(x), Value::Timestamp(y)) | (Value::TimestampTz(x), Value::TimestampTz(y)) => {
@@ -314,7 +392,13 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "date_mii" => |a, _| date_plus(date(a, 0)?, -i64::from(int4(a, 1)?)),
         "datetime_timestamp" => |a, _| date_plus_time(date(a, 0)?, time(a, 1)?),
         "@1296" => |a, _| date_plus_time(date(a, 1)?, time(a, 0)?),
-        "time_mi_time" => |a, _| Ok(Value::Interval { months: 0, days: 0, micros: time(a, 0)? - time(a, 1)? }),
+        "time_mi_time" => |a, _| {
+            Ok(Value::Interval {
+                months: 0,
+                days: 0,
+                micros: time(a, 0)? - time(a, 1)?,
+            })
+        },
         "time_pl_interval" => |a, _| time_plus(time(a, 0)?, interval(a, 1)?.micros),
         "@1848" => |a, _| time_plus(time(a, 1)?, interval(a, 0)?.micros),
         "time_mi_interval" => |a, _| time_plus(time(a, 0)?, negated(interval(a, 1)?)?.micros),
@@ -341,7 +425,12 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "make_timestamp" => make_timestamp,
         "make_interval" => make_interval,
         "float8_timestamptz" => |a, _| from_unix(float8(a, 0)?),
-        "date_finite" => |a, _| Ok(Value::Bool(!matches!(date(a, 0)?, DATE_INFINITY | DATE_NEG_INFINITY))),
+        "date_finite" => |a, _| {
+            Ok(Value::Bool(!matches!(
+                date(a, 0)?,
+                DATE_INFINITY | DATE_NEG_INFINITY
+            )))
+        },
         "timestamp_finite" => |a, _| match a[0] {
             Value::Timestamp(at) | Value::TimestampTz(at) => Ok(Value::Bool(!is_infinite(at))),
             _ => Err(super::mistyped()),

@@ -52,7 +52,9 @@ fn padded_by_bytes(a: &[Value], _: &Call<'_>) -> Result<Option<Ordering>, SqlErr
 }
 
 fn padded_under(a: &[Value], collation: Collation) -> Result<Option<Ordering>, SqlError> {
-    let (Value::Text(x), Value::Text(y)) = (&a[0], &a[1]) else { return Err(mistyped()) };
+    let (Value::Text(x), Value::Text(y)) = (&a[0], &a[1]) else {
+        return Err(mistyped());
+    };
     let (x, y) = (trim_blanks(x), trim_blanks(y));
     Ok(match collation {
         Collation::Bytes => Some(x.as_bytes().cmp(y.as_bytes())),
@@ -78,7 +80,9 @@ fn instants(a: &[Value], call: &Call<'_>) -> Result<Option<Ordering>, SqlError> 
         if !zoned {
             return Ok(Some(local.into()));
         }
-        Ok(local_to_instant(local, call.context.time_zone).and_then(Result::ok).map(i128::from))
+        Ok(local_to_instant(local, call.context.time_zone)
+            .and_then(Result::ok)
+            .map(i128::from))
     };
     Ok(match (point(0)?, point(1)?) {
         (Some(x), Some(y)) => Some(x.cmp(&y)),
@@ -95,7 +99,9 @@ fn inequality(a: &[Value], call: &Call<'_>) -> Outcome {
 }
 
 fn padded_same(a: &[Value], call: &Call<'_>) -> Result<Option<bool>, SqlError> {
-    let (Value::Text(x), Value::Text(y)) = (&a[0], &a[1]) else { return Err(mistyped()) };
+    let (Value::Text(x), Value::Text(y)) = (&a[0], &a[1]) else {
+        return Err(mistyped());
+    };
     match trim_blanks(x) == trim_blanks(y) {
         true => Ok(Some(true)),
         false if call.collation == Collation::Nondeterministic => Ok(None),
@@ -120,16 +126,14 @@ macro_rules! operators {
 
 pub fn implementation(source: &str) -> Option<Implementation> {
     Some(match source {
-        "booleq" | "texteq" | "int4eq" | "int8eq" | "int2eq" | "nameeq" | "chareq" | "byteaeq" | "date_eq"
-        | "time_eq" | "timestamp_eq" | "interval_eq" | "numeric_eq" | "uuid_eq" | "enum_eq" | "array_eq"
-        | "jsonb_eq" | "float4eq" | "float8eq" | "oideq" | "nameeqtext" | "texteqname" | "network_eq" | "macaddr_eq" => {
-            equality
-        }
-        "boolne" | "textne" | "int4ne" | "int8ne" | "int2ne" | "namene" | "charne" | "byteane" | "date_ne"
-        | "time_ne" | "timestamp_ne" | "interval_ne" | "numeric_ne" | "uuid_ne" | "enum_ne" | "array_ne"
-        | "jsonb_ne" | "float4ne" | "float8ne" | "oidne" | "namenetext" | "textnename" | "network_ne" | "macaddr_ne" => {
-            inequality
-        }
+        "booleq" | "texteq" | "int4eq" | "int8eq" | "int2eq" | "nameeq" | "chareq" | "byteaeq"
+        | "date_eq" | "time_eq" | "timestamp_eq" | "interval_eq" | "numeric_eq" | "uuid_eq" | "enum_eq"
+        | "array_eq" | "jsonb_eq" | "float4eq" | "float8eq" | "oideq" | "nameeqtext" | "texteqname"
+        | "network_eq" | "macaddr_eq" => equality,
+        "boolne" | "textne" | "int4ne" | "int8ne" | "int2ne" | "namene" | "charne" | "byteane"
+        | "date_ne" | "time_ne" | "timestamp_ne" | "interval_ne" | "numeric_ne" | "uuid_ne" | "enum_ne"
+        | "array_ne" | "jsonb_ne" | "float4ne" | "float8ne" | "oidne" | "namenetext" | "textnename"
+        | "network_ne" | "macaddr_ne" => inequality,
         "bpchareq" => |a, c| known(padded_same(a, c)?),
         "bpcharne" => |a, c| known(padded_same(a, c)?.map(|same| !same)),
         _ => return ordered(source),
@@ -144,12 +148,27 @@ fn ordered(source: &str) -> Option<Implementation> {
         return Some(operators!(padded_by_bytes, operator));
     }
     for prefix in ["date", "timestamp", "timestamptz"] {
-        let Some(rest) = source.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')) else { continue };
+        let Some(rest) = source
+            .strip_prefix(prefix)
+            .and_then(|rest| rest.strip_prefix('_'))
+        else {
+            continue;
+        };
         if let Some((operator, "date" | "timestamp" | "timestamptz")) = rest.split_once('_') {
             return Some(operators!(instants, operator));
         }
     }
-    for prefix in ["text_", "date_", "time_", "timestamp_", "interval_", "numeric_", "uuid_", "enum_", "array_"] {
+    for prefix in [
+        "text_",
+        "date_",
+        "time_",
+        "timestamp_",
+        "interval_",
+        "numeric_",
+        "uuid_",
+        "enum_",
+        "array_",
+    ] {
         if let Some(operator @ ("lt" | "le" | "gt" | "ge")) = source.strip_prefix(prefix) {
             return Some(operators!(same_type, operator));
         }

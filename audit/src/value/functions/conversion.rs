@@ -1,6 +1,8 @@
 //! The functions behind pg_cast.
 
-use super::{date, float4, float8, int2, int4, int8, interval, mistyped, numeric, text, time, timestamp, timestamptz};
+use super::{
+    date, float4, float8, int2, int4, int8, interval, mistyped, numeric, text, time, timestamp, timestamptz,
+};
 use crate::value::call::{Call, Implementation};
 use crate::value::datetime::{self, USECS_PER_DAY, instant_to_local, local_to_instant};
 use crate::value::interval::Interval;
@@ -13,7 +15,11 @@ type Outcome = Result<Value, SqlError>;
 /// Rounds half to even, as rint does, and checks the range.
 fn rounded(value: f64, low: f64, beyond: f64, kind: &str) -> Result<f64, SqlError> {
     let value = value.round_ties_even();
-    if value >= low && value < beyond { Ok(value) } else { Err(SqlError::out_of_range(kind)) }
+    if value >= low && value < beyond {
+        Ok(value)
+    } else {
+        Err(SqlError::out_of_range(kind))
+    }
 }
 
 fn to_int2(value: f64) -> Outcome {
@@ -25,27 +31,39 @@ fn to_int4(value: f64) -> Outcome {
 }
 
 fn to_int8(value: f64) -> Outcome {
-    rounded(value, -9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0, "bigint").map(|v| Value::Int8(v as i64))
+    rounded(
+        value,
+        -9_223_372_036_854_775_808.0,
+        9_223_372_036_854_775_808.0,
+        "bigint",
+    )
+    .map(|v| Value::Int8(v as i64))
 }
 
 fn numeric_to_int2(value: &Numeric) -> Outcome {
     let wide = value.to_i64("smallint")?;
-    i16::try_from(wide).map(Value::Int2).map_err(|_| SqlError::out_of_range("smallint"))
+    i16::try_from(wide)
+        .map(Value::Int2)
+        .map_err(|_| SqlError::out_of_range("smallint"))
 }
 
 fn numeric_to_int4(value: &Numeric) -> Outcome {
     let wide = value.to_i64("integer")?;
-    i32::try_from(wide).map(Value::Int4).map_err(|_| SqlError::out_of_range("integer"))
+    i32::try_from(wide)
+        .map(Value::Int4)
+        .map_err(|_| SqlError::out_of_range("integer"))
 }
 
 /// An instant as local time, where the zone is known.
 pub fn local(instant: i64, call: &Call<'_>) -> Result<i64, SqlError> {
-    instant_to_local(instant, call.context.time_zone).ok_or_else(|| SqlError::not_modelled("time zone of the session"))?
+    instant_to_local(instant, call.context.time_zone)
+        .ok_or_else(|| SqlError::not_modelled("time zone of the session"))?
 }
 
 /// Local time as an instant, where the zone is known.
 pub fn instant(local: i64, call: &Call<'_>) -> Result<i64, SqlError> {
-    local_to_instant(local, call.context.time_zone).ok_or_else(|| SqlError::not_modelled("time zone of the session"))?
+    local_to_instant(local, call.context.time_zone)
+        .ok_or_else(|| SqlError::not_modelled("time zone of the session"))?
 }
 
 fn is_infinite(timestamp: i64) -> bool {
@@ -53,16 +71,25 @@ fn is_infinite(timestamp: i64) -> bool {
 }
 
 fn time_of(timestamp: i64) -> Value {
-    if is_infinite(timestamp) { Value::Null } else { Value::Time(timestamp.rem_euclid(USECS_PER_DAY)) }
+    if is_infinite(timestamp) {
+        Value::Null
+    } else {
+        Value::Time(timestamp.rem_euclid(USECS_PER_DAY))
+    }
 }
 
 /// A scalar of a jsonb, for its casts to SQL types. NULL for JSON null is new; before it is an error.
 fn jsonb_number(a: &[Value]) -> Result<Numeric, SqlError> {
-    let Value::Jsonb(document) = &a[0] else { return Err(mistyped()) };
+    let Value::Jsonb(document) = &a[0] else {
+        return Err(mistyped());
+    };
     match parse_jsonb(document)? {
         Json::Number(number) => Ok(number),
         Json::Null => Err(SqlError::not_modelled("cast of a JSON null")),
-        other => Err(SqlError::invalid_parameter(format!("cannot cast jsonb {} to a number", other.type_name()))),
+        other => Err(SqlError::invalid_parameter(format!(
+            "cannot cast jsonb {} to a number",
+            other.type_name()
+        ))),
     }
 }
 
@@ -99,11 +126,19 @@ pub fn implementation(source: &str) -> Option<Implementation> {
             _ => Err(mistyped()),
         },
         "int82" => |a, _| {
-            i16::try_from(int8(a, 0)?).map(Value::Int2).map_err(|_| SqlError::out_of_range("smallint"))
+            i16::try_from(int8(a, 0)?)
+                .map(Value::Int2)
+                .map_err(|_| SqlError::out_of_range("smallint"))
         },
-        "int84" => |a, _| i32::try_from(int8(a, 0)?).map(Value::Int4).map_err(|_| SqlError::out_of_range("integer")),
+        "int84" => |a, _| {
+            i32::try_from(int8(a, 0)?)
+                .map(Value::Int4)
+                .map_err(|_| SqlError::out_of_range("integer"))
+        },
         "i4toi2" => |a, _| {
-            i16::try_from(int4(a, 0)?).map(Value::Int2).map_err(|_| SqlError::out_of_range("smallint"))
+            i16::try_from(int4(a, 0)?)
+                .map(Value::Int2)
+                .map_err(|_| SqlError::out_of_range("smallint"))
         },
         "int28" => |a, _| Ok(Value::Int8(int2(a, 0)?.into())),
         "int48" => |a, _| Ok(Value::Int8(int4(a, 0)?.into())),
@@ -145,21 +180,36 @@ pub fn implementation(source: &str) -> Option<Implementation> {
             instant(midnight, c).map(Value::TimestampTz)
         },
         "timestamp_date" => |a, _| Ok(Value::Date(datetime::timestamp_to_date(timestamp(a, 0)?))),
-        "timestamptz_date" => |a, c| Ok(Value::Date(datetime::timestamp_to_date(local(timestamptz(a, 0)?, c)?))),
+        "timestamptz_date" => |a, c| {
+            Ok(Value::Date(datetime::timestamp_to_date(local(
+                timestamptz(a, 0)?,
+                c,
+            )?)))
+        },
         "timestamp_time" => |a, _| Ok(time_of(timestamp(a, 0)?)),
         "timestamptz_time" => |a, c| Ok(time_of(local(timestamptz(a, 0)?, c)?)),
         "timestamp_timestamptz" => |a, c| instant(timestamp(a, 0)?, c).map(Value::TimestampTz),
         "timestamptz_timestamp" => |a, c| local(timestamptz(a, 0)?, c).map(Value::Timestamp),
-        "time_interval" => |a, _| Ok(Interval { months: 0, days: 0, micros: time(a, 0)? }.into()),
+        "time_interval" => |a, _| {
+            Ok(Interval {
+                months: 0,
+                days: 0,
+                micros: time(a, 0)?,
+            }
+            .into())
+        },
         "interval_time" => |a, _| Ok(Value::Time(interval(a, 0)?.micros.rem_euclid(USECS_PER_DAY))),
         "jsonb_bool" => |a, _| {
-            let Value::Jsonb(document) = &a[0] else { return Err(mistyped()) };
+            let Value::Jsonb(document) = &a[0] else {
+                return Err(mistyped());
+            };
             match parse_jsonb(document)? {
                 Json::Bool(value) => Ok(Value::Bool(value)),
                 Json::Null => Err(SqlError::not_modelled("cast of a JSON null")),
-                other => {
-                    Err(SqlError::invalid_parameter(format!("cannot cast jsonb {} to type boolean", other.type_name())))
-                }
+                other => Err(SqlError::invalid_parameter(format!(
+                    "cannot cast jsonb {} to type boolean",
+                    other.type_name()
+                ))),
             }
         },
         "jsonb_numeric" => |a, _| jsonb_number(a).map(Value::Numeric),

@@ -76,10 +76,13 @@ fn from_sql(value: &Value, call: &Call<'_>) -> Result<Json, SqlError> {
             Json::String(encode_text(value, call.context).ok_or_else(odd)?)
         }
         Value::Date(value) => Json::String(datetime::print_date(*value)),
-        Value::Timestamp(value) => Json::String(datetime::print_timestamp(*value, None).replacen(' ', "T", 1)),
+        Value::Timestamp(value) => {
+            Json::String(datetime::print_timestamp(*value, None).replacen(' ', "T", 1))
+        }
         Value::Jsonb(text) | Value::Json(text) => parse_jsonb(text)?,
         Value::Array(array) if array.dimensions.len() <= 1 => {
-            let items: Result<Vec<Json>, SqlError> = array.items.iter().map(|item| from_sql(item, call)).collect();
+            let items: Result<Vec<Json>, SqlError> =
+                array.items.iter().map(|item| from_sql(item, call)).collect();
             Json::Array(items?)
         }
         _ => return Err(odd()),
@@ -90,17 +93,23 @@ fn from_sql(value: &Value, call: &Call<'_>) -> Result<Json, SqlError> {
 fn object_key(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
     match value {
         Value::Null => Err(SqlError::not_modelled("NULL as an object key")),
-        Value::Json(_) | Value::Jsonb(_) | Value::Array(_) => Err(SqlError::not_modelled("container as an object key")),
+        Value::Json(_) | Value::Jsonb(_) | Value::Array(_) => {
+            Err(SqlError::not_modelled("container as an object key"))
+        }
         Value::Bool(value) => Ok(if *value { "true" } else { "false" }.to_owned()),
         Value::Timestamp(value) => Ok(datetime::print_timestamp(*value, None).replacen(' ', "T", 1)),
         Value::TimestampTz(_) => Err(SqlError::not_modelled("timestamptz as an object key")),
-        other => encode_text(other, call.context).ok_or_else(|| SqlError::not_modelled("text of an object key")),
+        other => {
+            encode_text(other, call.context).ok_or_else(|| SqlError::not_modelled("text of an object key"))
+        }
     }
 }
 
 fn build_object(a: &[Value], call: &Call<'_>) -> Outcome {
     if !a.len().is_multiple_of(2) {
-        return Err(SqlError::invalid_parameter("argument list must have even number of elements"));
+        return Err(SqlError::invalid_parameter(
+            "argument list must have even number of elements",
+        ));
     }
     let mut members = Vec::with_capacity(a.len() / 2);
     for pair in a.chunks(2) {
@@ -114,9 +123,14 @@ fn json_text(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
     match value {
         Value::Json(text) | Value::Jsonb(text) => Ok(text.to_string()),
         Value::Float4(_) | Value::Float8(_) => {
-            let printed = encode_text(value, call.context).ok_or_else(|| SqlError::not_modelled("json of a float"))?;
+            let printed =
+                encode_text(value, call.context).ok_or_else(|| SqlError::not_modelled("json of a float"))?;
             let special = matches!(printed.as_str(), "NaN" | "Infinity" | "-Infinity");
-            Ok(if special { format!("\"{printed}\"") } else { printed })
+            Ok(if special {
+                format!("\"{printed}\"")
+            } else {
+                printed
+            })
         }
         Value::Array(_) => Err(SqlError::not_modelled("json of an array")),
         other => Ok(from_sql(other, call)?.print()),
@@ -125,7 +139,9 @@ fn json_text(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
 
 fn build_json_object(a: &[Value], call: &Call<'_>) -> Outcome {
     if !a.len().is_multiple_of(2) {
-        return Err(SqlError::invalid_parameter("argument list must have even number of elements"));
+        return Err(SqlError::invalid_parameter(
+            "argument list must have even number of elements",
+        ));
     }
     let mut out = String::from("{");
     for (index, pair) in a.chunks(2).enumerate() {
@@ -166,9 +182,12 @@ fn concatenate(left: Json, right: Json) -> Outcome {
 fn delete_key(json: Json, key: &str) -> Outcome {
     let kept = match json {
         Json::Object(members) => Json::Object(members.into_iter().filter(|(k, _)| k != key).collect()),
-        Json::Array(items) => {
-            Json::Array(items.into_iter().filter(|i| !matches!(i, Json::String(s) if s == key)).collect())
-        }
+        Json::Array(items) => Json::Array(
+            items
+                .into_iter()
+                .filter(|i| !matches!(i, Json::String(s) if s == key))
+                .collect(),
+        ),
         _ => return Err(SqlError::invalid_parameter("cannot delete from scalar")),
     };
     Ok(jsonb(Some(&kept)))
@@ -177,13 +196,19 @@ fn delete_key(json: Json, key: &str) -> Outcome {
 fn delete_index(json: Json, index: i32) -> Outcome {
     match json {
         Json::Array(mut items) => {
-            let at = if index < 0 { items.len() as i64 + i64::from(index) } else { index.into() };
+            let at = if index < 0 {
+                items.len() as i64 + i64::from(index)
+            } else {
+                index.into()
+            };
             if (0..items.len() as i64).contains(&at) {
                 items.remove(at as usize);
             }
             Ok(jsonb(Some(&Json::Array(items))))
         }
-        Json::Object(_) => Err(SqlError::invalid_parameter("cannot delete from object using integer index")),
+        Json::Object(_) => Err(SqlError::invalid_parameter(
+            "cannot delete from object using integer index",
+        )),
         _ => Err(SqlError::invalid_parameter("cannot delete from scalar")),
     }
 }
@@ -191,7 +216,9 @@ fn delete_index(json: Json, index: i32) -> Outcome {
 /// jsonb_set along keys of objects and indexes that exist.
 fn set_path(json: &mut Json, path: &[Value], new: &Json, create: bool) -> Result<(), SqlError> {
     let odd = || SqlError::not_modelled("unusual path of jsonb_set");
-    let Some((Value::Text(step), rest)) = path.split_first() else { return Err(odd()) };
+    let Some((Value::Text(step), rest)) = path.split_first() else {
+        return Err(odd());
+    };
     let slot = match json {
         Json::Object(members) => match members.iter_mut().find(|(key, _)| **key == **step) {
             Some((_, slot)) => slot,
@@ -240,7 +267,9 @@ fn jsonb_set(a: &[Value], _: &Call<'_>) -> Outcome {
 fn exists(json: &Json, key: &str) -> bool {
     match json {
         Json::Object(_) => json.get(key).is_some(),
-        Json::Array(items) => items.iter().any(|item| matches!(item, Json::String(s) if s == key)),
+        Json::Array(items) => items
+            .iter()
+            .any(|item| matches!(item, Json::String(s) if s == key)),
         Json::String(s) => s == key,
         _ => false,
     }
@@ -248,12 +277,16 @@ fn exists(json: &Json, key: &str) -> bool {
 
 /// From a json document: scalars only, since a container keeps its white space.
 fn json_scalar(a: &[Value], take: impl Fn(&Json) -> Option<Json>, as_text: bool) -> Outcome {
-    let Value::Json(text) = &a[0] else { return Err(mistyped()) };
+    let Value::Json(text) = &a[0] else {
+        return Err(mistyped());
+    };
     let json = parse_jsonb(text)?;
     // Repeated keys: json takes the last one, as jsonb does.
     match take(&json) {
         None => Ok(Value::Null),
-        Some(Json::Object(_) | Json::Array(_)) => Err(SqlError::not_modelled("container taken out of a json")),
+        Some(Json::Object(_) | Json::Array(_)) => {
+            Err(SqlError::not_modelled("container taken out of a json"))
+        }
         Some(Json::Number(_)) => Err(SqlError::not_modelled("number taken out of a json")),
         Some(Json::String(_)) if !as_text => Err(SqlError::not_modelled("string taken out of a json")),
         Some(scalar) if as_text => Ok(bare(Some(&scalar))),
@@ -264,7 +297,11 @@ fn json_scalar(a: &[Value], take: impl Fn(&Json) -> Option<Json>, as_text: bool)
 fn strip_nulls(json: &Json) -> Json {
     match json {
         Json::Object(members) => Json::Object(
-            members.iter().filter(|(_, v)| *v != Json::Null).map(|(k, v)| (k.clone(), strip_nulls(v))).collect(),
+            members
+                .iter()
+                .filter(|(_, v)| *v != Json::Null)
+                .map(|(k, v)| (k.clone(), strip_nulls(v)))
+                .collect(),
         ),
         Json::Array(items) => Json::Array(items.iter().map(strip_nulls).collect()),
         scalar => scalar.clone(),
@@ -279,11 +316,17 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "jsonb_array_element_text" => |a, _| Ok(bare(element(&document(a, 0)?, int4(a, 1)?))),
         "jsonb_extract_path" => |a, _| match &a[1..] {
             [Value::Array(path)] => Ok(jsonb(follow(&document(a, 0)?, path)?)),
-            steps => Ok(jsonb(follow(&document(a, 0)?, &Array::vector(25, steps.to_vec()))?)),
+            steps => Ok(jsonb(follow(
+                &document(a, 0)?,
+                &Array::vector(25, steps.to_vec()),
+            )?)),
         },
         "jsonb_extract_path_text" => |a, _| match &a[1..] {
             [Value::Array(path)] => Ok(bare(follow(&document(a, 0)?, path)?)),
-            steps => Ok(bare(follow(&document(a, 0)?, &Array::vector(25, steps.to_vec()))?)),
+            steps => Ok(bare(follow(
+                &document(a, 0)?,
+                &Array::vector(25, steps.to_vec()),
+            )?)),
         },
         "json_object_field" => |a, _| {
             let key = text(a, 1)?;
@@ -320,7 +363,9 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "jsonb_delete" => |a, _| delete_key(document(a, 0)?, text(a, 1)?),
         "jsonb_array_length" => |a, _| match document(a, 0)? {
             Json::Array(items) => Ok(Value::Int4(items.len() as i32)),
-            Json::Object(_) => Err(SqlError::invalid_parameter("cannot get array length of a non-array")),
+            Json::Object(_) => Err(SqlError::invalid_parameter(
+                "cannot get array length of a non-array",
+            )),
             _ => Err(SqlError::invalid_parameter("cannot get array length of a scalar")),
         },
         "jsonb_typeof" => |a, _| Ok(Value::text(document(a, 0)?.type_name())),

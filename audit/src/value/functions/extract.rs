@@ -4,8 +4,8 @@ use super::conversion::{instant, local};
 use super::{date, interval, text, time, timestamp, timestamptz};
 use crate::value::call::Implementation;
 use crate::value::datetime::{
-    DATE_INFINITY, DATE_NEG_INFINITY, Fields, UNIX_EPOCH_DAY, USECS_PER_DAY, check_timestamp, civil_from_days,
-    date_to_timestamp, days_from_civil,
+    DATE_INFINITY, DATE_NEG_INFINITY, Fields, UNIX_EPOCH_DAY, USECS_PER_DAY, check_timestamp,
+    civil_from_days, date_to_timestamp, days_from_civil,
 };
 use crate::value::interval::Interval;
 use crate::value::{Numeric, SqlError, Value};
@@ -72,7 +72,10 @@ fn monday(days: i64) -> i64 {
 }
 
 fn truncated(unit: Unit, at: i64) -> Result<i64, SqlError> {
-    if matches!(unit, Unit::Epoch | Unit::DayOfWeek | Unit::IsoDayOfWeek | Unit::DayOfYear | Unit::IsoYear) {
+    if matches!(
+        unit,
+        Unit::Epoch | Unit::DayOfWeek | Unit::IsoDayOfWeek | Unit::DayOfYear | Unit::IsoYear
+    ) {
         return Err(SqlError::not_modelled("date_trunc with this unit"));
     }
     if is_infinite(at) {
@@ -132,8 +135,15 @@ fn truncated(unit: Unit, at: i64) -> Result<i64, SqlError> {
 
 fn truncated_interval(unit: Unit, span: Interval) -> Outcome {
     span.checked()?;
-    let unit_micros = |micros: i64| Interval { micros: span.micros / micros * micros, ..span };
-    let months = |n: i32| Interval { months: span.months / n * n, days: 0, micros: 0 };
+    let unit_micros = |micros: i64| Interval {
+        micros: span.micros / micros * micros,
+        ..span
+    };
+    let months = |n: i32| Interval {
+        months: span.months / n * n,
+        days: 0,
+        micros: 0,
+    };
     Ok(match unit {
         Unit::Microsecond => span,
         Unit::Millisecond => unit_micros(1000),
@@ -170,7 +180,13 @@ fn iso_week(days: i64) -> (i64, i64) {
 fn date_field(unit: Unit, days: i64) -> Result<i64, SqlError> {
     let (year, month, day) = civil_from_days(days);
     let (year, month, day) = (i64::from(year), i64::from(month), i64::from(day));
-    let era = |n: i64| if year > 0 { (year + n - 1) / n } else { -((n - 1 - (year - 1)) / n) };
+    let era = |n: i64| {
+        if year > 0 {
+            (year + n - 1) / n
+        } else {
+            -((n - 1 - (year - 1)) / n)
+        }
+    };
     Ok(match unit {
         Unit::Day => day,
         Unit::Month => month,
@@ -231,7 +247,10 @@ fn timestamp_part(unit: Unit, at: i64, epoch_of: i64) -> Result<Part, SqlError> 
 }
 
 fn date_part(unit: Unit, day: i32) -> Result<Part, SqlError> {
-    if matches!(unit, Unit::Microsecond | Unit::Millisecond | Unit::Second | Unit::Minute | Unit::Hour) {
+    if matches!(
+        unit,
+        Unit::Microsecond | Unit::Millisecond | Unit::Second | Unit::Minute | Unit::Hour
+    ) {
         return Err(unsupported());
     }
     if day == DATE_INFINITY || day == DATE_NEG_INFINITY {
@@ -270,8 +289,12 @@ fn interval_part(unit: Unit, span: Interval) -> Result<Part, SqlError> {
         Unit::Millennium => whole(i64::from(years) / 1000),
         Unit::Epoch => {
             let quarter_days = 1461 * i64::from(years) + 120 * i64::from(months) + 4 * i64::from(span.days);
-            let micros = (quarter_days * 21_600).checked_mul(1_000_000).and_then(|m| m.checked_add(span.micros));
-            micros.map(|m| Part::Exact(m, 6)).ok_or_else(|| SqlError::not_modelled("epoch of a huge interval"))
+            let micros = (quarter_days * 21_600)
+                .checked_mul(1_000_000)
+                .and_then(|m| m.checked_add(span.micros));
+            micros
+                .map(|m| Part::Exact(m, 6))
+                .ok_or_else(|| SqlError::not_modelled("epoch of a huge interval"))
         }
         _ => Err(SqlError::not_modelled("extract of this unit from an interval")),
     }
@@ -305,7 +328,10 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "timestamp_trunc" => |a, _| Ok(Value::Timestamp(truncated(unit(text(a, 0)?)?, timestamp(a, 1)?)?)),
         "timestamptz_trunc" => |a, c| {
             let at = local(timestamptz(a, 1)?, c)?;
-            Ok(Value::TimestampTz(instant(truncated(unit(text(a, 0)?)?, at)?, c)?))
+            Ok(Value::TimestampTz(instant(
+                truncated(unit(text(a, 0)?)?, at)?,
+                c,
+            )?))
         },
         "interval_trunc" => |a, _| truncated_interval(unit(text(a, 0)?)?, interval(a, 1)?),
         "extract_timestamp" => |a, _| {

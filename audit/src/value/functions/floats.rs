@@ -17,7 +17,11 @@ macro_rules! arithmetic {
     ($add:ident, $sub:ident, $mul:ident, $div:ident, $type:ty) => {
         fn $add(a: $type, b: $type) -> Result<$type, SqlError> {
             let result = a + b;
-            if result.is_infinite() && !a.is_infinite() && !b.is_infinite() { Err(overflow()) } else { Ok(result) }
+            if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
+                Err(overflow())
+            } else {
+                Ok(result)
+            }
         }
 
         fn $sub(a: $type, b: $type) -> Result<$type, SqlError> {
@@ -29,7 +33,11 @@ macro_rules! arithmetic {
             if result.is_infinite() && !a.is_infinite() && !b.is_infinite() {
                 return Err(overflow());
             }
-            if result == 0.0 && a != 0.0 && b != 0.0 { Err(underflow()) } else { Ok(result) }
+            if result == 0.0 && a != 0.0 && b != 0.0 {
+                Err(underflow())
+            } else {
+                Ok(result)
+            }
         }
 
         fn $div(a: $type, b: $type) -> Result<$type, SqlError> {
@@ -40,7 +48,11 @@ macro_rules! arithmetic {
             if result.is_infinite() && !a.is_infinite() {
                 return Err(overflow());
             }
-            if result == 0.0 && a != 0.0 && !b.is_infinite() { Err(underflow()) } else { Ok(result) }
+            if result == 0.0 && a != 0.0 && !b.is_infinite() {
+                Err(underflow())
+            } else {
+                Ok(result)
+            }
         }
     };
 }
@@ -90,18 +102,31 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "dround" => |a, _| Ok(Value::Float8(float8(a, 0)?.round_ties_even())),
         "dtrunc" => |a, _| {
             let value = float8(a, 0)?;
-            Ok(Value::Float8(if value >= 0.0 { value.floor() } else { -(-value).floor() }))
+            Ok(Value::Float8(if value >= 0.0 {
+                value.floor()
+            } else {
+                -(-value).floor()
+            }))
         },
         "dceil" => |a, _| Ok(Value::Float8(float8(a, 0)?.ceil())),
         "dfloor" => |a, _| Ok(Value::Float8(float8(a, 0)?.floor())),
         "dsign" => |a, _| {
             let value = float8(a, 0)?;
-            Ok(Value::Float8(if value > 0.0 { 1.0 } else if value < 0.0 { -1.0 } else { 0.0 }))
+            Ok(Value::Float8(if value > 0.0 {
+                1.0
+            } else if value < 0.0 {
+                -1.0
+            } else {
+                0.0
+            }))
         },
         "dsqrt" => |a, _| {
             let value = float8(a, 0)?;
             if value < 0.0 {
-                return Err(SqlError::raised("2201F", "cannot take square root of a negative number"));
+                return Err(SqlError::raised(
+                    "2201F",
+                    "cannot take square root of a negative number",
+                ));
             }
             Ok(Value::Float8(value.sqrt()))
         },

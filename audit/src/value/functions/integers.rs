@@ -5,20 +5,30 @@ use crate::value::call::Implementation;
 use crate::value::{SqlError, Value};
 
 fn small(value: Option<i16>) -> Result<Value, SqlError> {
-    value.map(Value::Int2).ok_or_else(|| SqlError::out_of_range("smallint"))
+    value
+        .map(Value::Int2)
+        .ok_or_else(|| SqlError::out_of_range("smallint"))
 }
 
 fn plain(value: Option<i32>) -> Result<Value, SqlError> {
-    value.map(Value::Int4).ok_or_else(|| SqlError::out_of_range("integer"))
+    value
+        .map(Value::Int4)
+        .ok_or_else(|| SqlError::out_of_range("integer"))
 }
 
 fn big(value: Option<i64>) -> Result<Value, SqlError> {
-    value.map(Value::Int8).ok_or_else(|| SqlError::out_of_range("bigint"))
+    value
+        .map(Value::Int8)
+        .ok_or_else(|| SqlError::out_of_range("bigint"))
 }
 
 /// Refuses a zero divisor.
 fn divisor<T: Default + PartialEq>(value: T) -> Result<T, SqlError> {
-    if value == T::default() { Err(SqlError::division_by_zero()) } else { Ok(value) }
+    if value == T::default() {
+        Err(SqlError::division_by_zero())
+    } else {
+        Ok(value)
+    }
 }
 
 /// What a shift by more than the width gives is the processor's choice.
@@ -37,7 +47,11 @@ fn gcd(mut a: i128, mut b: i128) -> i128 {
 }
 
 fn lcm(a: i128, b: i128) -> i128 {
-    if a == 0 || b == 0 { 0 } else { (a / gcd(a, b) * b).abs() }
+    if a == 0 || b == 0 {
+        0
+    } else {
+        (a / gcd(a, b) * b).abs()
+    }
 }
 
 pub fn implementation(source: &str) -> Option<Implementation> {
@@ -92,8 +106,16 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "int2or" => |a, _| Ok(Value::Int2(int2(a, 0)? | int2(a, 1)?)),
         "int2xor" => |a, _| Ok(Value::Int2(int2(a, 0)? ^ int2(a, 1)?)),
         "int2not" => |a, _| Ok(Value::Int2(!int2(a, 0)?)),
-        "int2shl" => |a, _| Ok(Value::Int2((i32::from(int2(a, 0)?) << shift(int4(a, 1)?, 32)?) as i16)),
-        "int2shr" => |a, _| Ok(Value::Int2((i32::from(int2(a, 0)?) >> shift(int4(a, 1)?, 32)?) as i16)),
+        "int2shl" => |a, _| {
+            Ok(Value::Int2(
+                (i32::from(int2(a, 0)?) << shift(int4(a, 1)?, 32)?) as i16,
+            ))
+        },
+        "int2shr" => |a, _| {
+            Ok(Value::Int2(
+                (i32::from(int2(a, 0)?) >> shift(int4(a, 1)?, 32)?) as i16,
+            ))
+        },
         "int4and" => |a, _| Ok(Value::Int4(int4(a, 0)? & int4(a, 1)?)),
         "int4or" => |a, _| Ok(Value::Int4(int4(a, 0)? | int4(a, 1)?)),
         "int4xor" => |a, _| Ok(Value::Int4(int4(a, 0)? ^ int4(a, 1)?)),

@@ -90,13 +90,19 @@ fn numeric(arguments: &[Value], index: usize) -> Result<&super::Numeric, SqlErro
 
 fn interval(arguments: &[Value], index: usize) -> Result<super::interval::Interval, SqlError> {
     match arguments.get(index) {
-        Some(&Value::Interval { months, days, micros }) => Ok(super::interval::Interval { months, days, micros }),
+        Some(&Value::Interval { months, days, micros }) => {
+            Ok(super::interval::Interval { months, days, micros })
+        }
         _ => Err(mistyped()),
     }
 }
 
 impl From<super::interval::Interval> for Value {
     fn from(interval: super::interval::Interval) -> Value {
-        Value::Interval { months: interval.months, days: interval.days, micros: interval.micros }
+        Value::Interval {
+            months: interval.months,
+            days: interval.days,
+            micros: interval.micros,
+        }
     }
 }

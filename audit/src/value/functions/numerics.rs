@@ -21,7 +21,11 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "numeric_abs" => |a, _| Ok(Value::Numeric(numeric(a, 0)?.abs())),
         "numeric_sign" => |a, _| {
             let value = numeric(a, 0)?;
-            Ok(Value::Numeric(if value.is_nan() { Numeric::NAN } else { Numeric::from(value.signum()) }))
+            Ok(Value::Numeric(if value.is_nan() {
+                Numeric::NAN
+            } else {
+                Numeric::from(value.signum())
+            }))
         },
         "numeric_round" => |a, _| done(numeric(a, 0)?.round(int4(a, 1)?)),
         "@1708" => |a, _| done(numeric(a, 0)?.round(0)),
@@ -33,10 +37,14 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "numeric_gcd" => |a, _| done(numeric(a, 0)?.gcd(numeric(a, 1)?)),
         "numeric_scale" => |a, _| {
             let value = numeric(a, 0)?;
-            Ok(value.min_scale().map_or(Value::Null, |_| Value::Int4(value.scale().into())))
+            Ok(value
+                .min_scale()
+                .map_or(Value::Null, |_| Value::Int4(value.scale().into())))
         },
         "numeric_min_scale" => |a, _| {
-            Ok(numeric(a, 0)?.min_scale().map_or(Value::Null, |scale| Value::Int4(scale.into())))
+            Ok(numeric(a, 0)?
+                .min_scale()
+                .map_or(Value::Null, |scale| Value::Int4(scale.into())))
         },
         "numeric_trim_scale" => |a, _| Ok(Value::Numeric(numeric(a, 0)?.trim_scale())),
         "numeric_inc" => |a, _| done(numeric(a, 0)?.add(&Numeric::new(1, 0))),

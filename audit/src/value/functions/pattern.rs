@@ -82,7 +82,11 @@ fn matches(mut text: &[u8], mut pattern: &[u8], by_character: bool) -> Result<Ma
     if !text.is_empty() {
         return Ok(Match::No);
     }
-    Ok(if pattern.iter().all(|b| *b == b'%') { Match::Yes } else { Match::Abort })
+    Ok(if pattern.iter().all(|b| *b == b'%') {
+        Match::Yes
+    } else {
+        Match::Abort
+    })
 }
 
 fn like(a: &[Value], call: &Call<'_>) -> Result<bool, SqlError> {
@@ -106,7 +110,9 @@ fn ilike(a: &[Value], call: &Call<'_>) -> Result<Option<bool>, SqlError> {
         return Ok(None);
     }
     let (value, pattern) = (value.to_ascii_lowercase(), pattern.to_ascii_lowercase());
-    Ok(Some(matches(value.as_bytes(), pattern.as_bytes(), true)? == Match::Yes))
+    Ok(Some(
+        matches(value.as_bytes(), pattern.as_bytes(), true)? == Match::Yes,
+    ))
 }
 
 /// Rewrites a pattern with another escape character to one with a backslash.

@@ -18,13 +18,21 @@ fn too_long() -> SqlError {
 }
 
 fn ascii_only(value: &str, change: impl Fn(&str) -> String) -> Outcome {
-    Ok(if value.is_ascii() { Value::text(change(value)) } else { Value::Unknown })
+    Ok(if value.is_ascii() {
+        Value::text(change(value))
+    } else {
+        Value::Unknown
+    })
 }
 
 fn initcap(value: &str) -> String {
     let mut inside = false;
     let change = |c: char| {
-        let changed = if inside { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() };
+        let changed = if inside {
+            c.to_ascii_lowercase()
+        } else {
+            c.to_ascii_uppercase()
+        };
         inside = c.is_ascii_alphanumeric();
         changed
     };
@@ -34,7 +42,9 @@ fn initcap(value: &str) -> String {
 /// The window [start, start + length) of 1-based positions, cut at 1; `None` when it is empty.
 fn window(start: i32, length: Option<i32>) -> Result<Option<(usize, Option<usize>)>, SqlError> {
     let first = start.max(1) as usize - 1;
-    let Some(length) = length else { return Ok(Some((first, None))) };
+    let Some(length) = length else {
+        return Ok(Some((first, None)));
+    };
     if length < 0 {
         return Err(SqlError::raised("22011", "negative substring length not allowed"));
     }
@@ -49,7 +59,9 @@ fn window(start: i32, length: Option<i32>) -> Result<Option<(usize, Option<usize
 }
 
 fn substring(value: &str, start: i32, length: Option<i32>) -> Outcome {
-    let Some((first, count)) = window(start, length)? else { return Ok(Value::text("")) };
+    let Some((first, count)) = window(start, length)? else {
+        return Ok(Value::text(""));
+    };
     let rest = &value[byte_of_char(value, first)..];
     Ok(Value::text(match count {
         Some(count) => &rest[..byte_of_char(rest, count)],
@@ -58,7 +70,9 @@ fn substring(value: &str, start: i32, length: Option<i32>) -> Outcome {
 }
 
 fn subbytes(value: &[u8], start: i32, length: Option<i32>) -> Outcome {
-    let Some((first, count)) = window(start, length)? else { return Ok(Value::Bytea([].into())) };
+    let Some((first, count)) = window(start, length)? else {
+        return Ok(Value::Bytea([].into()));
+    };
     let rest = &value[first.min(value.len())..];
     let end = count.map_or(rest.len(), |count| count.min(rest.len()));
     Ok(Value::Bytea(rest[..end].into()))
@@ -91,7 +105,11 @@ fn pad(value: &str, length: i32, fill: &str, on_left: bool) -> Outcome {
         return Ok(Value::text(&value[..byte_of_char(value, wanted)]));
     }
     let padding: String = fill.chars().cycle().take(wanted - have).collect();
-    Ok(Value::text(if on_left { padding + value } else { value.to_owned() + &padding }))
+    Ok(Value::text(if on_left {
+        padding + value
+    } else {
+        value.to_owned() + &padding
+    }))
 }
 
 fn deterministic(call: &Call<'_>) -> Result<(), SqlError> {
@@ -102,7 +120,9 @@ fn deterministic(call: &Call<'_>) -> Result<(), SqlError> {
 }
 
 fn position(value: &str, wanted: &str) -> i32 {
-    value.find(wanted).map_or(0, |at| char_count(&value[..at]) as i32 + 1)
+    value
+        .find(wanted)
+        .map_or(0, |at| char_count(&value[..at]) as i32 + 1)
 }
 
 fn split_part(value: &str, separator: &str, field: i32) -> Result<String, SqlError> {
@@ -113,14 +133,22 @@ fn split_part(value: &str, separator: &str, field: i32) -> Result<String, SqlErr
         return Ok(String::new());
     }
     if separator.is_empty() {
-        return Ok(if field == 1 || field == -1 { value.to_owned() } else { String::new() });
+        return Ok(if field == 1 || field == -1 {
+            value.to_owned()
+        } else {
+            String::new()
+        });
     }
     let parts: Vec<&str> = value.split(separator).collect();
     let index = match field > 0 {
         true => Some(field as usize - 1),
         false => parts.len().checked_sub(field.unsigned_abs() as usize),
     };
-    Ok(index.and_then(|index| parts.get(index)).copied().unwrap_or("").to_owned())
+    Ok(index
+        .and_then(|index| parts.get(index))
+        .copied()
+        .unwrap_or("")
+        .to_owned())
 }
 
 fn translate(value: &str, from: &str, to: &str) -> String {
@@ -134,8 +162,16 @@ fn translate(value: &str, from: &str, to: &str) -> String {
 
 fn trim<'a>(value: &'a str, set: &str, start: bool, end: bool) -> &'a str {
     let in_set = |c: char| set.contains(c);
-    let value = if start { value.trim_start_matches(in_set) } else { value };
-    if end { value.trim_end_matches(in_set) } else { value }
+    let value = if start {
+        value.trim_start_matches(in_set)
+    } else {
+        value
+    };
+    if end {
+        value.trim_end_matches(in_set)
+    } else {
+        value
+    }
 }
 
 fn printed(value: &Value, call: &Call<'_>) -> Result<Option<String>, SqlError> {
@@ -176,7 +212,9 @@ fn overlay(value: &str, new: &str, start: i32, length: i32) -> Outcome {
     if start <= 0 {
         return Err(SqlError::raised("22011", "negative substring length not allowed"));
     }
-    let after = start.checked_add(length).ok_or_else(|| SqlError::out_of_range("integer"))?;
+    let after = start
+        .checked_add(length)
+        .ok_or_else(|| SqlError::out_of_range("integer"))?;
     let head = &value[..byte_of_char(value, start as usize - 1)];
     let tail = &value[byte_of_char(value, after.max(1) as usize - 1)..];
     Ok(Value::text([head, new, tail].concat()))
@@ -184,7 +222,9 @@ fn overlay(value: &str, new: &str, start: i32, length: i32) -> Outcome {
 
 /// format() with %s, %L and %% alone.
 fn format(a: &[Value], call: &Call<'_>) -> Outcome {
-    let Value::Text(template) = &a[0] else { return Ok(Value::Null) };
+    let Value::Text(template) = &a[0] else {
+        return Ok(Value::Null);
+    };
     let mut arguments = a[1..].iter();
     let mut out = String::new();
     let mut letters = template.chars();
@@ -193,15 +233,21 @@ fn format(a: &[Value], call: &Call<'_>) -> Outcome {
             out.push(letter);
             continue;
         }
-        let kind = letters.next().ok_or_else(|| SqlError::invalid_parameter("unterminated format() type specifier"))?;
+        let kind = letters
+            .next()
+            .ok_or_else(|| SqlError::invalid_parameter("unterminated format() type specifier"))?;
         if kind == '%' {
             out.push('%');
             continue;
         }
         if !matches!(kind, 's' | 'L') {
-            return Err(SqlError::not_modelled("format() with positions, widths or identifiers"));
+            return Err(SqlError::not_modelled(
+                "format() with positions, widths or identifiers",
+            ));
         }
-        let value = arguments.next().ok_or_else(|| SqlError::invalid_parameter("too few arguments for format()"))?;
+        let value = arguments
+            .next()
+            .ok_or_else(|| SqlError::invalid_parameter("too few arguments for format()"))?;
         match (kind, printed(value, call)?) {
             ('s', text) => out += &text.unwrap_or_default(),
             (_, None) => out += "NULL",
@@ -300,7 +346,9 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "chr" => |a, c| {
             let code = int4(a, 0)?;
             match u32::try_from(code).ok().and_then(char::from_u32) {
-                Some(letter) if code > 0 && (c.context.utf8 || code < 128) => Ok(Value::text(letter.to_string())),
+                Some(letter) if code > 0 && (c.context.utf8 || code < 128) => {
+                    Ok(Value::text(letter.to_string()))
+                }
                 _ => Err(SqlError::not_modelled("chr of an unusual code")),
             }
         },
@@ -312,7 +360,9 @@ pub fn implementation(source: &str) -> Option<Implementation> {
             Ok(Value::text(out))
         },
         "text_concat_ws" => |a, c| {
-            let Value::Text(separator) = &a[0] else { return Ok(Value::Null) };
+            let Value::Text(separator) = &a[0] else {
+                return Ok(Value::Null);
+            };
             let mut parts = Vec::with_capacity(a.len());
             for value in &a[1..] {
                 parts.extend(printed(value, c)?);

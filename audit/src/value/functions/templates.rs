@@ -77,7 +77,15 @@ fn formatted(at: i64, template: &str) -> Result<Value, SqlError> {
             Piece::Month => write!(out, "{:02}", fields.month),
             Piece::Day => write!(out, "{:02}", fields.day),
             Piece::Hour24 => write!(out, "{:02}", fields.hour),
-            Piece::Hour12 => write!(out, "{:02}", if fields.hour % 12 == 0 { 12 } else { fields.hour % 12 }),
+            Piece::Hour12 => write!(
+                out,
+                "{:02}",
+                if fields.hour % 12 == 0 {
+                    12
+                } else {
+                    fields.hour % 12
+                }
+            ),
             Piece::Minute => write!(out, "{:02}", fields.minute),
             Piece::Second => write!(out, "{:02}", fields.second),
             Piece::Millis => write!(out, "{:03}", fields.micros / 1000),
@@ -91,7 +99,15 @@ fn formatted(at: i64, template: &str) -> Result<Value, SqlError> {
 /// Reads text that follows the template to the letter; anything looser is not modelled.
 fn read(value: &str, template: &str) -> Result<Fields, SqlError> {
     let odd = || SqlError::not_modelled("text that does not follow the template exactly");
-    let mut fields = Fields { year: 0, month: 1, day: 1, hour: 0, minute: 0, second: 0, micros: 0 };
+    let mut fields = Fields {
+        year: 0,
+        month: 1,
+        day: 1,
+        hour: 0,
+        minute: 0,
+        second: 0,
+        micros: 0,
+    };
     let mut rest = value;
     let mut seen = Vec::new();
     for piece in pieces(template)? {
@@ -108,7 +124,10 @@ fn read(value: &str, template: &str) -> Result<Fields, SqlError> {
             return Err(odd());
         }
         seen.push(piece);
-        let digits = rest.get(..width).filter(|d| d.bytes().all(|b| b.is_ascii_digit())).ok_or_else(odd)?;
+        let digits = rest
+            .get(..width)
+            .filter(|d| d.bytes().all(|b| b.is_ascii_digit()))
+            .ok_or_else(odd)?;
         let number: i32 = digits.parse().map_err(|_| odd())?;
         rest = &rest[width..];
         match piece {
@@ -126,7 +145,9 @@ fn read(value: &str, template: &str) -> Result<Fields, SqlError> {
         && fields.hour < 24
         && fields.minute < 60
         && fields.second < 60;
-    let complete = [Piece::Year, Piece::Month, Piece::Day].iter().all(|piece| seen.contains(piece));
+    let complete = [Piece::Year, Piece::Month, Piece::Day]
+        .iter()
+        .all(|piece| seen.contains(piece));
     if !rest.is_empty() || !complete || !real {
         return Err(odd());
     }
@@ -140,7 +161,9 @@ pub fn implementation(source: &str) -> Option<Implementation> {
         "timestamptz_to_char" => |a, c| formatted(local(timestamptz(a, 0)?, c)?, text(a, 1)?),
         "to_date" => |a, _| {
             let fields = read(text(a, 0)?, text(a, 1)?)?;
-            Ok(Value::Date(days_from_civil(fields.year, fields.month, fields.day) as i32))
+            Ok(Value::Date(
+                days_from_civil(fields.year, fields.month, fields.day) as i32,
+            ))
         },
         "to_timestamp" => |a, c| {
             let fields = read(text(a, 0)?, text(a, 1)?)?;

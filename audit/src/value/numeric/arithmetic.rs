@@ -1,6 +1,8 @@
 //! Arithmetic with the server's choice of result scale.
 
-use super::{MAX_SCALE, Numeric, Repr, digit_count, divide_rounded, overflow, power_of_ten, power_of_ten_i128};
+use super::{
+    MAX_SCALE, Numeric, Repr, digit_count, divide_rounded, overflow, power_of_ten, power_of_ten_i128,
+};
 use crate::value::SqlError;
 use num_bigint::BigInt;
 use num_traits::{Signed, Zero};
@@ -23,7 +25,9 @@ impl Numeric {
                 }
             }
             (Repr::NaN, _) | (_, Repr::NaN) => return Ok(Numeric::NAN),
-            (Repr::Infinity, Repr::NegInfinity) | (Repr::NegInfinity, Repr::Infinity) => return Ok(Numeric::NAN),
+            (Repr::Infinity, Repr::NegInfinity) | (Repr::NegInfinity, Repr::Infinity) => {
+                return Ok(Numeric::NAN);
+            }
             (Repr::Infinity, _) | (_, Repr::Infinity) => return Ok(Numeric::INFINITY),
             (Repr::NegInfinity, _) | (_, Repr::NegInfinity) => return Ok(Numeric::NEG_INFINITY),
             _ => {}
@@ -51,7 +55,11 @@ impl Numeric {
     }
 
     pub fn abs(&self) -> Numeric {
-        if self.signum() < 0 { self.neg() } else { self.clone() }
+        if self.signum() < 0 {
+            self.neg()
+        } else {
+            self.clone()
+        }
     }
 
     pub fn mul(&self, other: &Numeric) -> Result<Numeric, SqlError> {
@@ -105,7 +113,8 @@ impl Numeric {
         let shift = i64::from(scale) - i64::from(self.scale()) + i64::from(other.scale());
         if let (Repr::Small(a, _), Repr::Small(b, _)) = (&self.0, &other.0)
             && (0..=37).contains(&shift)
-            && let Some(dividend) = power_of_ten_i128(shift as u32).and_then(|f| f.checked_mul(i128::from(*a)))
+            && let Some(dividend) =
+                power_of_ten_i128(shift as u32).and_then(|f| f.checked_mul(i128::from(*a)))
         {
             let divisor = i128::from(*b);
             let (quotient, remainder) = (dividend / divisor, dividend % divisor);
@@ -140,7 +149,11 @@ impl Numeric {
                 return Ok(Numeric::NAN);
             }
             if self.is_infinite() {
-                return if other.is_zero() { Err(SqlError::division_by_zero()) } else { Ok(Numeric::NAN) };
+                return if other.is_zero() {
+                    Err(SqlError::division_by_zero())
+                } else {
+                    Ok(Numeric::NAN)
+                };
             }
             return Ok(self.clone());
         }
@@ -200,19 +213,30 @@ impl Numeric {
 
     pub fn ceil(&self) -> Result<Numeric, SqlError> {
         let cut = self.trunc(0)?;
-        if !self.is_special() && cut < *self { cut.add(&Numeric::new(1, 0)) } else { Ok(cut) }
+        if !self.is_special() && cut < *self {
+            cut.add(&Numeric::new(1, 0))
+        } else {
+            Ok(cut)
+        }
     }
 
     pub fn floor(&self) -> Result<Numeric, SqlError> {
         let cut = self.trunc(0)?;
-        if !self.is_special() && cut > *self { cut.sub(&Numeric::new(1, 0)) } else { Ok(cut) }
+        if !self.is_special() && cut > *self {
+            cut.sub(&Numeric::new(1, 0))
+        } else {
+            Ok(cut)
+        }
     }
 
     pub fn sqrt(&self) -> Result<Numeric, SqlError> {
-        let negative =
-            || SqlError::raised("2201F", "cannot take square root of a negative number");
+        let negative = || SqlError::raised("2201F", "cannot take square root of a negative number");
         if self.is_special() {
-            return if self.signum() < 0 { Err(negative()) } else { Ok(self.clone()) };
+            return if self.signum() < 0 {
+                Err(negative())
+            } else {
+                Ok(self.clone())
+            };
         }
         if self.signum() < 0 {
             return Err(negative());
@@ -240,7 +264,11 @@ impl Numeric {
         let scale = (((typmod - 4) & 0x7ff) ^ 1024) - 1024;
         let too_long = || SqlError::raised("22003", "numeric field overflow");
         if self.is_special() {
-            return if self.is_nan() { Ok(self.clone()) } else { Err(too_long()) };
+            return if self.is_nan() {
+                Ok(self.clone())
+            } else {
+                Err(too_long())
+            };
         }
         let rounded = self.round(scale)?;
         if let Repr::Small(coefficient, own) = rounded.0 {
@@ -251,7 +279,11 @@ impl Numeric {
             };
         }
         let digits = digit_count(&rounded.coefficient()) as i64 - i64::from(rounded.scale());
-        if digits > i64::from(precision - scale) { Err(too_long()) } else { Ok(rounded) }
+        if digits > i64::from(precision - scale) {
+            Err(too_long())
+        } else {
+            Ok(rounded)
+        }
     }
 
     /// The least scale that loses nothing.

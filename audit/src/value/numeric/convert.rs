@@ -27,10 +27,14 @@ impl Numeric {
     /// Rounds to the nearest integer. The name of the type is for the message.
     pub fn to_i64(&self, type_name: &str) -> Result<i64, SqlError> {
         match self.0 {
-            Repr::NaN => Err(SqlError::raised("0A000", format!("cannot convert NaN to {type_name}"))),
-            Repr::Infinity | Repr::NegInfinity => {
-                Err(SqlError::raised("0A000", format!("cannot convert infinity to {type_name}")))
-            }
+            Repr::NaN => Err(SqlError::raised(
+                "0A000",
+                format!("cannot convert NaN to {type_name}"),
+            )),
+            Repr::Infinity | Repr::NegInfinity => Err(SqlError::raised(
+                "0A000",
+                format!("cannot convert infinity to {type_name}"),
+            )),
             Repr::Small(value, 0) => Ok(value),
             _ => match self.round(0)?.0 {
                 Repr::Small(value, _) => Ok(value),
@@ -73,11 +77,19 @@ impl Numeric {
             return Ok(Numeric::NAN);
         }
         if value.is_infinite() {
-            return Ok(if value > 0.0 { Numeric::INFINITY } else { Numeric::NEG_INFINITY });
+            return Ok(if value > 0.0 {
+                Numeric::INFINITY
+            } else {
+                Numeric::NEG_INFINITY
+            });
         }
         let printed = format!("{value:.*e}", digits - 1);
         let (mantissa, exponent) = printed.split_once('e').expect("an exponent was asked for");
-        let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0') } else { mantissa };
+        let mantissa = if mantissa.contains('.') {
+            mantissa.trim_end_matches('0')
+        } else {
+            mantissa
+        };
         Numeric::parse(&format!("{mantissa}e{exponent}"))
     }
 

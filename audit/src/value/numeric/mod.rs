@@ -167,7 +167,11 @@ fn digit_count(coefficient: &BigInt) -> u64 {
     if low == high {
         return low + 1;
     }
-    if coefficient.magnitude() >= power_of_ten(high as u32).magnitude() { high + 1 } else { high }
+    if coefficient.magnitude() >= power_of_ten(high as u32).magnitude() {
+        high + 1
+    } else {
+        high
+    }
 }
 
 /// Digits before the point, rounded up to the server's groups of four.
@@ -175,7 +179,10 @@ fn integer_digits(coefficient: &BigInt, scale: u32) -> u64 {
     if coefficient.bits() < 400_000 && coefficient.bits() / 3 < u64::from(scale) {
         return 0;
     }
-    digit_count(coefficient).saturating_sub(u64::from(scale)).div_ceil(4) * 4
+    digit_count(coefficient)
+        .saturating_sub(u64::from(scale))
+        .div_ceil(4)
+        * 4
 }
 
 impl PartialEq for Numeric {
@@ -203,7 +210,11 @@ impl Ord for Numeric {
                     return compare_big(self, other);
                 };
                 let (a, b) = (i128::from(*a), i128::from(*b));
-                let pair = if s < t { (a.checked_mul(factor), Some(b)) } else { (Some(a), b.checked_mul(factor)) };
+                let pair = if s < t {
+                    (a.checked_mul(factor), Some(b))
+                } else {
+                    (Some(a), b.checked_mul(factor))
+                };
                 match pair {
                     (Some(a), Some(b)) => a.cmp(&b),
                     _ => compare_big(self, other),
@@ -257,7 +268,11 @@ fn divide_rounded(dividend: &BigInt, divisor: &BigInt) -> BigInt {
     let quotient = dividend / divisor;
     let remainder = dividend - &quotient * divisor;
     if remainder.magnitude() * 2u8 >= *divisor.magnitude() {
-        let away = if (dividend.sign() == Sign::Minus) == (divisor.sign() == Sign::Minus) { 1 } else { -1 };
+        let away = if (dividend.sign() == Sign::Minus) == (divisor.sign() == Sign::Minus) {
+            1
+        } else {
+            -1
+        };
         quotient + away
     } else {
         quotient

@@ -12,7 +12,10 @@ fn scales_of_results() {
     assert_eq!(n("1.5").mul(&n("1.5")).unwrap().to_string(), "2.25");
     assert_eq!(n("1").div(&n("3")).unwrap().to_string(), "0.33333333333333333333");
     assert_eq!(n("10").div(&n("3")).unwrap().to_string(), "3.3333333333333333");
-    assert_eq!(n("100000").div(&n("7")).unwrap().to_string(), "14285.714285714286");
+    assert_eq!(
+        n("100000").div(&n("7")).unwrap().to_string(),
+        "14285.714285714286"
+    );
     assert_eq!(n("-7.5").rem(&n("2")).unwrap().to_string(), "-1.5");
     assert_eq!(n("2").sqrt().unwrap().to_string(), "1.414213562373095");
     assert_eq!(n("-2.5").round(0).unwrap().to_string(), "-3");
@@ -34,7 +37,18 @@ fn equal_values_are_equal_keys() {
 
 #[test]
 fn binary_round_trip() {
-    for text in ["0", "0.00", "1", "-1.5", "12345.678", "0.00001", "1e30", "-99999999999999999999.9999", "10000", "NaN"] {
+    for text in [
+        "0",
+        "0.00",
+        "1",
+        "-1.5",
+        "12345.678",
+        "0.00001",
+        "1e30",
+        "-99999999999999999999.9999",
+        "10000",
+        "NaN",
+    ] {
         let value = n(text);
         let back = Numeric::from_binary(&value.to_binary()).unwrap();
         assert!(value.is_identical(&back) || value.is_nan(), "{text}");
@@ -45,6 +59,12 @@ fn binary_round_trip() {
 fn modifiers_round_and_refuse() {
     let typmod = |precision: i32, scale: i32| ((precision << 16) | (scale & 0x7ff)) + 4;
     assert_eq!(n("1.235").with_typmod(typmod(5, 2)).unwrap().to_string(), "1.24");
-    assert_eq!(n("999.995").with_typmod(typmod(5, 2)).unwrap_err().sqlstate(), Some("22003"));
-    assert_eq!(n("12345").with_typmod(typmod(3, -2)).unwrap().to_string(), "12300");
+    assert_eq!(
+        n("999.995").with_typmod(typmod(5, 2)).unwrap_err().sqlstate(),
+        Some("22003")
+    );
+    assert_eq!(
+        n("12345").with_typmod(typmod(3, -2)).unwrap().to_string(),
+        "12300"
+    );
 }

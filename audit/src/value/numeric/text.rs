@@ -27,7 +27,9 @@ impl Numeric {
                 _ => Err(invalid()),
             };
         }
-        if rest.len() > 1 && first == b'0' && matches!(rest.as_bytes()[1], b'x' | b'X' | b'o' | b'O' | b'b' | b'B')
+        if rest.len() > 1
+            && first == b'0'
+            && matches!(rest.as_bytes()[1], b'x' | b'X' | b'o' | b'O' | b'b' | b'B')
             || rest.contains('_')
         {
             // Integers of other bases and digit groups are read since PostgreSQL 16, an error before.
@@ -64,7 +66,10 @@ impl Numeric {
             for byte in whole.bytes().chain(fraction.bytes()) {
                 coefficient = coefficient * 10 + i64::from(byte - b'0');
             }
-            return Ok(Numeric(Repr::Small(if negative { -coefficient } else { coefficient }, scale as u16)));
+            return Ok(Numeric(Repr::Small(
+                if negative { -coefficient } else { coefficient },
+                scale as u16,
+            )));
         }
         let mut coefficient: BigInt = format!("{whole}{fraction}").parse().map_err(|_| invalid())?;
         if coefficient.is_zero() {
@@ -92,7 +97,13 @@ impl fmt::Display for Numeric {
                 let unit = 10u64.pow(u32::from(*scale));
                 let magnitude = coefficient.unsigned_abs();
                 let sign = if *coefficient < 0 { "-" } else { "" };
-                write!(f, "{sign}{}.{:0width$}", magnitude / unit, magnitude % unit, width = *scale as usize)
+                write!(
+                    f,
+                    "{sign}{}.{:0width$}",
+                    magnitude / unit,
+                    magnitude % unit,
+                    width = *scale as usize
+                )
             }
             Repr::NaN => f.write_str("NaN"),
             Repr::Infinity => f.write_str("Infinity"),
