@@ -12,7 +12,6 @@ use crate::explain::session::SessionState;
 use crate::explain::{Ahead, Explainer, Fate, Suspect};
 use crate::points::{CommitId, PointId};
 use crate::reference::Member;
-use crate::reference::base::Delta;
 use crate::sequence::{Item, Sequencer};
 use crate::story::{self, Proof};
 use crate::trace::{Nanos, Record};
@@ -335,18 +334,20 @@ impl Auditor {
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
     fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
-        let step = suspect.step;
+        let (step, commit) = (suspect.step, suspect.commit);
         match self.accuse(suspect, found) {
             Accused::Proved => {
                 self.tally.count(attempt, "solver");
                 self.explainer.unlearn(&attempt.reads, step);
             }
-            Accused::Explained(members, delta) => {
+            Accused::Explained(members) => {
                 self.tally.count(attempt, "solver");
-                self.explainer.adopt(&members, &delta);
+                self.explainer.soften(attempt, commit);
+                self.explainer.soften_shared(&members);
             }
             Accused::Unknown(reason) => {
                 self.tally.count_unknown(attempt, reason);
+                self.explainer.soften(attempt, commit);
                 self.explainer.unlearn(&attempt.reads, step);
             }
         }
@@ -378,7 +379,7 @@ impl Auditor {
                 self.report(first_sight, story::tell(&proof), found);
                 Accused::Proved
             }
-            Confirmed::Explained { members, delta } => Accused::Explained(members, delta),
+            Confirmed::Explained { members, .. } => Accused::Explained(members),
             Confirmed::Unknown(reason) => Accused::Unknown(reason),
         }
     }
@@ -520,7 +521,7 @@ impl Auditor {
 /// What became of a suspicion.
 enum Accused {
     Proved,
-    Explained(Vec<Member>, Delta),
+    Explained(Vec<Member>),
     Unknown(&'static str),
 }
 

@@ -18,26 +18,29 @@ pub mod rival;
 
 use crate::assemble::{Assembler, End, Transaction};
 use crate::certify;
-use crate::interpret::Difference;
+use crate::interpret::{Difference, Touch};
 use crate::points::choose::Decision;
 use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
-use crate::reference::base::Delta;
 use crate::sequence::{Key, Sequencer, key_of};
 use crate::sql::Planner;
-use crate::state::Catalog;
+use crate::state::{Catalog, RowId, TableId};
 use crate::state::store::{Store, Table};
 use crate::state::view::Knowledge;
 use crate::trace::{Bootstrap, Nanos, SessionId};
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
 use pgassay_rules::profile::LevelRules;
+use rival::Rivalry;
 use run::{Attempt, World, run};
 use rustc_hash::FxHashMap;
 use session::SessionState;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// How many other explanations are looked at before what was written counts as a guess.
+const ALTERNATIVES_MAX: usize = 32;
 
 /// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
 const ATTEMPTS_MAX: usize = 128;
@@ -201,12 +204,49 @@ impl Explainer {
         }
     }
 
-    /// Takes over the rows that an explanation by the solver ends with.
-    pub fn adopt(&mut self, members: &[Member], delta: &Delta) {
+    /// What a transaction wrote is a guess, since it is not known what it saw: it is unknown until it is seen.
+    pub fn soften(&mut self, attempt: &Attempt, commit: Option<CommitId>) {
+        let mut written = attempt.may_have_written.clone();
+        written.extend(attempt.overlay.tables.keys().copied());
+        for touch in attempt.reads.iter().filter(|r| attempt.wrote.contains(&r.step)).flat_map(|r| &r.touches) {
+            match touch {
+                Touch::Scan { table, .. } if written.contains(table) => self.store.forget(*table),
+                Touch::Key { table, columns, key } if written.contains(table) => {
+                    self.store.table_mut(*table).distrust(columns, key);
+                }
+                _ => {}
+            }
+        }
+        if let Some(commit) = commit {
+            self.soften_rows(commit, |_, _| true);
+        }
+    }
+
+    /// The order in which the members of a story wrote the rows that they share is a guess.
+    pub fn soften_shared(&mut self, members: &[Member]) {
         let commits: Vec<CommitId> = members.iter().filter_map(|m| m.commit).collect();
-        for ((table, id), row) in &delta.rows {
-            if let Some(table) = self.store.tables.get_mut(table) {
-                table.rewrite_newest(*id, &commits, row);
+        let mut rows: FxHashMap<(TableId, RowId), usize> = FxHashMap::default();
+        for row in commits.iter().filter_map(|c| self.order.get(*c)).flat_map(|c| &c.rows) {
+            *rows.entry(*row).or_default() += 1;
+        }
+        for commit in commits {
+            self.soften_rows(commit, |table, id| rows.get(&(table, id)).is_some_and(|n| *n > 1));
+        }
+    }
+
+    fn soften_rows(&mut self, commit: CommitId, which: impl Fn(TableId, RowId) -> bool) {
+        let Some(rows) = self.order.get(commit).map(|c| c.rows.clone()) else { return };
+        let catalog = self.store.catalog.clone();
+        for (table, id) in rows.into_iter().filter(|(table, id)| which(*table, *id)) {
+            let Some(kept) = self.store.tables.get_mut(&table) else { continue };
+            if let Some(deleted) = kept.soften(id, commit) {
+                match catalog.table(table).and_then(|t| t.primary_key()) {
+                    Some(key) => {
+                        let values: Vec<_> = key.columns.iter().filter_map(|c| deleted.get(*c).cloned()).collect();
+                        kept.distrust(&key.columns, &values);
+                    }
+                    None => self.store.forget(table),
+                }
             }
         }
     }
@@ -223,10 +263,13 @@ impl Explainer {
             self.remember_aborted(txn);
         }
         match self.search(txn, rules, &session, None) {
-            Search::Found(attempt, chooser) => {
-                let mut attempt = attempt;
+            Search::Found(mut attempt, chooser) => {
+                let settled = self.is_settled(txn, rules, &session, &attempt, &chooser);
                 attempt.written = certify::written(&attempt.overlay, &self.store);
                 let commit = self.accept(txn, rules, &session, &attempt, Some(&chooser));
+                if !settled {
+                    self.soften(&attempt, commit);
+                }
                 (
                     Fate::Explained {
                         attempt,
@@ -242,6 +285,7 @@ impl Explainer {
                 let commit = self.accept(txn, rules, &session, &attempt, None);
                 let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
                 if until.is_some() || !open.is_empty() {
+                    self.soften(&attempt, commit);
                     let until = until.unwrap_or(key_of(txn));
                     self.deferred.push(Deferred {
                         txn: txn.clone(),
@@ -267,6 +311,7 @@ impl Explainer {
             Search::GivenUp => {
                 let attempt = self.run_anyway(txn, rules, &session);
                 let commit = self.accept(txn, rules, &session, &attempt, None);
+                self.soften(&attempt, commit);
                 (Fate::TooMany(attempt), commit)
             }
         }
@@ -306,6 +351,7 @@ impl Explainer {
                 Search::Found(mut attempt, chooser) if commit.is_none() && !attempt.overlay.is_empty() => {
                     attempt.written = certify::written(&attempt.overlay, &self.store);
                     commit = self.accept(&txn, &rules, &session, &attempt, Some(&chooser));
+                    self.soften(&attempt, commit);
                     Fate::Explained {
                         attempt,
                         tier: "solver",
@@ -406,6 +452,33 @@ impl Explainer {
         }
     }
 
+    /// Whether every other sequence of choices that explains the transaction has it write the same.
+    fn is_settled(
+        &self,
+        txn: &Transaction,
+        rules: &LevelRules,
+        session: &SessionState,
+        attempt: &Attempt,
+        chooser: &Chooser,
+    ) -> bool {
+        if !chooser.has_chosen() || attempt.overlay.is_empty() {
+            return true;
+        }
+        let world = World { store: &self.store, order: &self.order, planner: &self.planner, hidden: None };
+        let chooser = RefCell::new(chooser.clone());
+        for _ in 0..ALTERNATIVES_MAX {
+            if !chooser.borrow_mut().next() {
+                return true;
+            }
+            let other = run(txn, rules, &world, session, &chooser, false);
+            let explains = other.wrong.is_none() && !chooser.borrow().is_contradiction();
+            if explains && !other.overlay.writes_same(&attempt.overlay) {
+                return false;
+            }
+        }
+        false
+    }
+
     /// Tries one sequence of choices after the other.
     fn search(
         &self,
@@ -499,10 +572,13 @@ impl Explainer {
             };
             let first = witness(&other, rules, &self.session_of(&other), Some(before))();
             let second = witness(txn, rules, session, Some(commit))();
-            let open = rival::compare(first, second, &self.store, &self.order, &self.planner);
-            if let Some(open) = open {
-                rival::soften(&mut self.store, commit, &open.last);
-                rival::soften(&mut self.store, before, &open.between);
+            match rival::compare(first.clone(), second.clone(), &self.store, &self.order, &self.planner) {
+                Rivalry::Settled => {}
+                Rivalry::Open(open) => {
+                    rival::soften(&mut self.store, commit, &open.last);
+                    rival::soften(&mut self.store, before, &open.between);
+                }
+                Rivalry::Upset => self.soften_shared(&[first, second]),
             }
         }
     }

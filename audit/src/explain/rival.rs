@@ -50,35 +50,29 @@ pub struct Open {
     pub between: Vec<(TableId, RowId, Vec<usize>)>,
 }
 
+/// What the order of two rivals leaves open.
+pub enum Rivalry {
+    /// Their answers fix the order, as it is.
+    Settled,
+    Open(Open),
+    /// They came the other way round, or neither order alone explains them.
+    Upset,
+}
+
 /// Plays both orders.
-pub fn compare(
-    first: Member,
-    second: Member,
-    store: &Store,
-    order: &Order,
-    planner: &Planner,
-) -> Option<Open> {
+pub fn compare(first: Member, second: Member, store: &Store, order: &Order, planner: &Planner) -> Rivalry {
     let members = [first, second];
     let start = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
     let commits = members.iter().filter_map(|m| m.commit).collect();
-    let base = Base {
-        store,
-        order,
-        members: commits,
-        start,
-        strays: Default::default(),
+    let base = Base { store, order, members: commits, start, strays: Default::default() };
+    let case = Case { base, planner, members: &members };
+    let play = |turns: &[usize]| serial::play_in_order(&case, turns);
+    let (kept, swapped) = match (play(&[0, 1]), play(&[1, 0])) {
+        (Some(_), None) => return Rivalry::Settled,
+        (Some(kept), Some(swapped)) => (kept, swapped),
+        (None, _) => return Rivalry::Upset,
     };
-    let case = Case {
-        base,
-        planner,
-        members: &members,
-    };
-    let swapped = serial::play_in_order(&case, &[1, 0])?;
-    let kept = serial::play_in_order(&case, &[0, 1])?;
-    let (alone, other) = (
-        serial::play_in_order(&case, &[0])?,
-        serial::play_in_order(&case, &[1])?,
-    );
+    let (Some(alone), Some(other)) = (play(&[0]), play(&[1])) else { return Rivalry::Upset };
     let differing = |a: &crate::reference::base::Delta, b: &crate::reference::base::Delta| {
         let mut all = Vec::new();
         for ((table, id), row) in &a.rows {
@@ -96,7 +90,7 @@ pub fn compare(
         }
         all
     };
-    Some(Open {
+    Rivalry::Open(Open {
         last: differing(&kept, &swapped),
         between: differing(&alone, &other),
     })

@@ -83,6 +83,8 @@ pub struct Attempt {
     pub wrong_steps: Vec<usize>,
     /// Steps that wrote rows.
     pub wrote: Vec<usize>,
+    /// Tables that it may have written, whether or not it is known what.
+    pub may_have_written: Vec<TableId>,
     /// What it wrote in the end, for the certifier.
     pub written: Vec<crate::certify::Written>,
     /// Where the transaction's points lie.
@@ -125,6 +127,7 @@ pub fn run(
         wrong: None,
         wrong_steps: Vec::new(),
         wrote: Vec::new(),
+        may_have_written: Vec::new(),
         written: Vec::new(),
         windows: Vec::new(),
         session: session.clone(),
@@ -315,8 +318,9 @@ fn run_step(
         }
     };
     if succeeded {
-        if !effects.is_empty() {
+        if planned.may_write {
             attempt.wrote.push(at);
+            attempt.may_have_written.extend(planned.touches.written.iter().copied());
         }
         for effect in &effects {
             attempt.overlay.apply(effect, at);

@@ -30,7 +30,7 @@ struct Choice {
     flipped: bool,
 }
 
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Chooser {
     script: Vec<Choice>,
     used: usize,

@@ -247,8 +247,6 @@ impl View for Reader<'_> {
                 }
             }
             certain &= !self.unsure.get();
-            // Where the key is unique and its row was found, there is no other.
-            certain |= found && self.is_unique(table, columns);
         }
         if let Some(own) = own {
             let replaced = own
@@ -258,11 +256,13 @@ impl View for Reader<'_> {
             let inserted = own.inserted.iter().map(|(id, row)| (*id, row));
             for (id, row) in replaced.chain(inserted) {
                 if has_key(row, columns, key) {
+                    found |= is_key_known(row, columns);
                     each(id, row);
                 }
             }
         }
-        certain
+        // Where the key is unique and its row was found, there is no other.
+        certain || (found && self.is_unique(table, columns))
     }
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {

@@ -208,22 +208,30 @@ impl Table {
         }
     }
 
-    /// Replaces the newest version, if one of `commits` made it.
-    pub fn rewrite_newest(&mut self, id: RowId, commits: &[CommitId], row: &Option<Row>) {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
-            return;
-        };
-        let Some(newest) = chain.versions.last_mut() else {
-            return;
-        };
-        if commits.contains(&newest.commit) {
-            newest.row = row.clone();
-            if let Some(row) = row {
-                for index in self.indexes.get_mut() {
-                    index.add(row, id);
-                }
+    /// What `commit` made of a row is a guess: the cells that it changed are unknown, in its version and in all
+    /// later ones, which may be computed from it. Returns the row below, if it was deleted.
+    pub fn soften(&mut self, id: RowId, commit: CommitId) -> Option<Row> {
+        let chain = self.chains.get_mut(id.0 as usize)?;
+        let at = chain.versions.iter().position(|v| v.commit == commit)?;
+        let below: Option<Row> = at.checked_sub(1).and_then(|b| chain.versions[b].row.clone());
+        let made = chain.versions[at].row.clone();
+        let Some(made) = made else { return below };
+        let changed: Vec<usize> = (0..made.len())
+            .filter(|&c| below.as_ref().is_none_or(|b| b.get(c).is_none_or(|v| Key(v.clone()) != Key(made[c].clone()))))
+            .collect();
+        for version in &mut chain.versions[at..] {
+            let Some(row) = &version.row else { continue };
+            let cells = row.iter().enumerate();
+            let cells: Vec<Value> =
+                cells.map(|(c, v)| if changed.contains(&c) { Value::Unknown } else { v.clone() }).collect();
+            let unknown: Row = cells.into();
+            for index in self.indexes.get_mut() {
+                index.remove(row, id);
+                index.add(&unknown, id);
             }
+            version.row = Some(unknown);
         }
+        None
     }
 
     /// Makes every cell outside `columns` unknown, in every version.
