@@ -55,6 +55,14 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// Whether its end was asked for only after everything else had been answered, so that others can tell that
+    /// it holds its locks for a while.
+    pub fn is_spread(&self) -> bool {
+        let asked = self.end.window().sent;
+        let data = self.steps.iter().filter(|s| s.control == Control::Data);
+        self.explicit && data.map(|s| s.seen.window.done).all(|done| done <= asked)
+    }
+
     pub fn sent(&self) -> Nanos {
         self.steps
             .first()

@@ -213,9 +213,9 @@ impl Auditor {
         while let Some(item) = self.sequencer.release() {
             match item {
                 Item::Transaction(txn) => self.judge(&txn, &mut found),
-                Item::Gap(_) => {
+                Item::Gap(gap) => {
                     self.summary.gaps += 1;
-                    self.explainer.forget();
+                    self.explainer.forget(gap.window.done);
                 }
                 Item::SessionEnd(session) => self.explainer.end_session(session),
                 Item::Bootstrap(bootstrap) => {
@@ -228,7 +228,7 @@ impl Auditor {
                 Item::Writers { exclusive } => {
                     self.shared = !exclusive;
                     if self.shared {
-                        self.explainer.forget();
+                        self.explainer.forget(Nanos::MAX);
                     }
                 }
             }
@@ -246,7 +246,7 @@ impl Auditor {
         }
         if self.shared {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
-            self.explainer.forget();
+            self.explainer.forget(Nanos::MAX);
         }
         let rules = self.rules_of(txn.level);
         let aborted = matches!(txn.end, End::Aborted(_));
@@ -334,21 +334,21 @@ impl Auditor {
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
     fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
-        let (step, commit) = (suspect.step, suspect.commit);
+        let (txn, step, commit) = (suspect.txn.clone(), suspect.step, suspect.commit);
         match self.accuse(suspect, found) {
             Accused::Proved => {
                 self.tally.count(attempt, "solver");
-                self.explainer.unlearn(&attempt.reads, step);
+                self.explainer.unlearn(&txn, &attempt.reads, step);
             }
             Accused::Explained(members) => {
                 self.tally.count(attempt, "solver");
-                self.explainer.soften(attempt, commit);
+                self.explainer.soften(&txn, attempt, commit);
                 self.explainer.soften_shared(&members);
             }
             Accused::Unknown(reason) => {
                 self.tally.count_unknown(attempt, reason);
-                self.explainer.soften(attempt, commit);
-                self.explainer.unlearn(&attempt.reads, step);
+                self.explainer.soften(&txn, attempt, commit);
+                self.explainer.unlearn(&txn, &attempt.reads, step);
             }
         }
     }

@@ -3,10 +3,10 @@
 //! In: ended transactions and marks. Out: transactions in the order of their key, each released only when
 //! no transaction with a smaller key can still come.
 //!
-//! The key of a transaction is the instant its COMMIT was sent, or, for an implicit transaction, the
-//! instant its end was read. Of two writers of one row whose order the windows decide, the first has the
+//! The key of a transaction is the instant its COMMIT was sent, or, for one that is not spread over several
+//! requests (implicit, or pipelined with its COMMIT), the instant its end was read. Of two writers of one row whose order the windows decide, the first has the
 //! smaller key: a writer that came first had its COMMIT under way before the other's lock was obtained.
-//! What the windows leave open involves an implicit transaction that overlaps the other.
+//! What the windows leave open involves a transaction that is not spread and overlaps the other.
 //!
 //! Always true: the order out depends on the transactions alone, never on when marks arrive.
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub type Key = (Nanos, TxnId);
 
 pub fn key_of(txn: &Transaction) -> Key {
-    let at = match (txn.explicit, txn.end) {
+    let at = match (txn.is_spread(), txn.end) {
         (true, end) => end.window().sent,
         (false, End::Unknown(w)) => w.sent,
         (false, end) => end.window().done,

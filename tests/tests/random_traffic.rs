@@ -79,6 +79,14 @@ fn a_correct_server_is_never_accused() {
             "{} ({} more)\n{}\n",
             violation.rule, violation.repeats, violation.story
         );
+        // Everything that is needed to find out why.
+        println!("starts from {:?}; expected {:?}", violation.initial, violation.expected);
+        for txn in &violation.transactions {
+            println!("{} {} committed {:?} in {:?}", txn.name, txn.level, txn.committed, txn.commit);
+            for statement in &txn.statements {
+                println!("    {:?} {} {:?} → {}", statement.window, statement.sql, statement.parameters, statement.answer);
+            }
+        }
     }
     let rules: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
     assert!(

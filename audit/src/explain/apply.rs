@@ -35,6 +35,7 @@ pub fn apply(
     };
     if overlay.havoc_everything.is_some() {
         store.forget_everything();
+        store.tables.values_mut().for_each(|t| t.unsettle(window.done));
     }
     if let Some(catalog) = &overlay.catalog {
         adopt(store, catalog.clone());
@@ -45,10 +46,12 @@ pub fn apply(
     for (table, own) in &overlay.tables {
         if own.havoc.is_some() {
             store.forget(*table);
+            store.table_mut(*table).unsettle(window.done);
             continue;
         }
         if own.unseen {
             store.table_mut(*table).doubt();
+            store.table_mut(*table).unsettle(window.done);
         }
         if own.truncated {
             let kept = store.table_mut(*table);
@@ -98,7 +101,7 @@ fn forget_written(overlay: &Overlay, store: &mut Store, until: Nanos) {
     };
     for table in tables {
         store.forget(table);
-        store.table_mut(table).unstable_until = until;
+        store.table_mut(table).unsettle(until);
     }
 }
 
@@ -163,7 +166,9 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
 }
 
 /// Makes what a statement read unknown.
-pub fn unlearn(store: &mut Store, touch: &Touch) {
+pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
+    let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
+    store.table_mut(*table).unsettle(until);
     match touch {
         Touch::Key { table, columns, key } => {
             let Some(kept) = store.tables.get_mut(table) else {
@@ -178,34 +183,20 @@ pub fn unlearn(store: &mut Store, touch: &Touch) {
     }
 }
 
-/// Adopts what an answer taught.
+/// Adopts what an answer taught, unless something unknown may have happened since.
 pub fn learn(store: &mut Store, lesson: &Lesson) {
+    let (Lesson::Cell { table, from, .. } | Lesson::Row { table, from, .. } | Lesson::Absent { table, from, .. }) =
+        lesson;
+    let table = *table;
+    if *from <= store.table_mut(table).unstable_until {
+        return;
+    }
     match lesson {
-        Lesson::Cell {
-            table,
-            id,
-            row,
-            column,
-            value,
-        } => {
-            if let Some(table) = store.tables.get_mut(table) {
-                table.learn(*id, row, *column, value);
-            }
+        Lesson::Cell { id, row, column, value, .. } => store.table_mut(table).learn(*id, row, *column, value),
+        Lesson::Row { row, since, .. } => {
+            let version = Version { since: *since, ..Version::new(CommitId::INITIAL, Some(row.clone())) };
+            store.insert(table, version);
         }
-        Lesson::Row { table, since, .. } | Lesson::Absent { table, since, .. }
-            if *since < store.table_mut(*table).unstable_until => {}
-        Lesson::Row { table, row, since } => {
-            let version = Version {
-                since: *since,
-                ..Version::new(CommitId::INITIAL, Some(row.clone()))
-            };
-            store.insert(*table, version);
-        }
-        Lesson::Absent {
-            table,
-            columns,
-            key,
-            since,
-        } => store.table_mut(*table).know(columns, key, *since),
+        Lesson::Absent { columns, key, since, .. } => store.table_mut(table).know(columns, key, *since),
     }
 }

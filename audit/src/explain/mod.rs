@@ -154,9 +154,10 @@ impl Explainer {
         }
     }
 
-    /// Nothing that was known can be relied on any more.
-    pub fn forget(&mut self) {
+    /// Nothing that was known can be relied on any more, nor what is seen before `until`.
+    pub fn forget(&mut self, until: Nanos) {
         self.store.forget_everything();
+        self.store.tables.values_mut().for_each(|t| t.unsettle(until));
     }
 
     pub fn session(&mut self, txn: &Transaction) -> SessionState {
@@ -198,24 +199,36 @@ impl Explainer {
     }
 
     /// What a wrong answer read is unknown until it is seen again.
-    pub fn unlearn(&mut self, reads: &[run::StepReads], step: usize) {
+    pub fn unlearn(&mut self, txn: &Transaction, reads: &[run::StepReads], step: usize) {
+        let until = txn.end.window().done;
         for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
-            apply::unlearn(&mut self.store, touch);
+            apply::unlearn(&mut self.store, touch, until);
         }
     }
 
     /// What a transaction wrote is a guess, since it is not known what it saw: it is unknown until it is seen.
-    pub fn soften(&mut self, attempt: &Attempt, commit: Option<CommitId>) {
+    pub fn soften(&mut self, txn: &Transaction, attempt: &Attempt, commit: Option<CommitId>) {
+        let until = txn.end.window().done;
         let mut written = attempt.may_have_written.clone();
         written.extend(attempt.overlay.tables.keys().copied());
         for touch in attempt.reads.iter().filter(|r| attempt.wrote.contains(&r.step)).flat_map(|r| &r.touches) {
             match touch {
                 Touch::Scan { table, .. } if written.contains(table) => self.store.forget(*table),
                 Touch::Key { table, columns, key } if written.contains(table) => {
-                    self.store.table_mut(*table).distrust(columns, key);
+                    let guessed = attempt.overlay.table(*table).is_some_and(|own| !own.replaced.is_empty());
+                    let kept = self.store.table_mut(*table);
+                    kept.distrust(columns, key);
+                    if !guessed {
+                        for id in kept.candidates(columns, key) {
+                            kept.unlearn(id, columns);
+                        }
+                    }
                 }
                 _ => {}
             }
+        }
+        for table in written {
+            self.store.table_mut(table).unsettle(until);
         }
         if let Some(commit) = commit {
             self.soften_rows(commit, |_, _| true);
@@ -235,10 +248,13 @@ impl Explainer {
     }
 
     fn soften_rows(&mut self, commit: CommitId, which: impl Fn(TableId, RowId) -> bool) {
-        let Some(rows) = self.order.get(commit).map(|c| c.rows.clone()) else { return };
+        let Some((rows, until)) = self.order.get(commit).map(|c| (c.rows.clone(), c.txn.end.window().done)) else {
+            return;
+        };
         let catalog = self.store.catalog.clone();
         for (table, id) in rows.into_iter().filter(|(table, id)| which(*table, *id)) {
             let Some(kept) = self.store.tables.get_mut(&table) else { continue };
+            kept.unsettle(until);
             if let Some(deleted) = kept.soften(id, commit) {
                 match catalog.table(table).and_then(|t| t.primary_key()) {
                     Some(key) => {
@@ -268,7 +284,7 @@ impl Explainer {
                 attempt.written = certify::written(&attempt.overlay, &self.store);
                 let commit = self.accept(txn, rules, &session, &attempt, Some(&chooser));
                 if !settled {
-                    self.soften(&attempt, commit);
+                    self.soften(txn, &attempt, commit);
                 }
                 (
                     Fate::Explained {
@@ -285,7 +301,7 @@ impl Explainer {
                 let commit = self.accept(txn, rules, &session, &attempt, None);
                 let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
                 if until.is_some() || !open.is_empty() {
-                    self.soften(&attempt, commit);
+                    self.soften(txn, &attempt, commit);
                     let until = until.unwrap_or(key_of(txn));
                     self.deferred.push(Deferred {
                         txn: txn.clone(),
@@ -311,7 +327,7 @@ impl Explainer {
             Search::GivenUp => {
                 let attempt = self.run_anyway(txn, rules, &session);
                 let commit = self.accept(txn, rules, &session, &attempt, None);
-                self.soften(&attempt, commit);
+                self.soften(txn, &attempt, commit);
                 (Fate::TooMany(attempt), commit)
             }
         }
@@ -351,7 +367,7 @@ impl Explainer {
                 Search::Found(mut attempt, chooser) if commit.is_none() && !attempt.overlay.is_empty() => {
                     attempt.written = certify::written(&attempt.overlay, &self.store);
                     commit = self.accept(&txn, &rules, &session, &attempt, Some(&chooser));
-                    self.soften(&attempt, commit);
+                    self.soften(&txn, &attempt, commit);
                     Fate::Explained {
                         attempt,
                         tier: "solver",
@@ -585,13 +601,14 @@ impl Explainer {
 
     /// Keeps what an explanation says about the order of commits, and what its answers taught.
     fn record(&mut self, attempt: &Attempt, chooser: &Chooser, witness: impl FnOnce() -> Member) {
-        for lesson in &attempt.lessons {
-            apply::learn(&mut self.store, lesson);
-        }
         let decisions = chooser.decisions();
         if decisions.is_empty() {
+            for lesson in &attempt.lessons {
+                apply::learn(&mut self.store, lesson);
+            }
             return;
         }
+        // Where it was a matter of choice which version was seen, nothing is learned about it.
         let witness = Arc::new(witness());
         for d in decisions {
             let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {

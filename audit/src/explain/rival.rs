@@ -36,8 +36,8 @@ pub fn rivals(txn: &Transaction, commit: CommitId, store: &Store, order: &Order)
             continue;
         };
         let Some(other) = order.get(before) else { continue };
-        let both_explicit = txn.explicit && other.txn.explicit;
-        if !both_explicit && other.txn.end.window().overlaps(txn.end.window()) {
+        let both_spread = txn.is_spread() && other.txn.is_spread();
+        if !both_spread && other.txn.end.window().overlaps(txn.end.window()) {
             found.push(before);
         }
     }

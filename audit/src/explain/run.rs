@@ -37,22 +37,11 @@ pub struct World<'a> {
 #[derive(Clone, Debug)]
 pub enum Lesson {
     /// An unknown cell of a version.
-    Cell {
-        table: TableId,
-        id: RowId,
-        row: Row,
-        column: usize,
-        value: Value,
-    },
+    Cell { table: TableId, id: RowId, row: Row, column: usize, value: Value, from: Nanos },
     /// A row that was never seen before, there since `since` at the latest.
-    Row { table: TableId, row: Row, since: Nanos },
+    Row { table: TableId, row: Row, since: Nanos, from: Nanos },
     /// Every row with this key is known from `since` on.
-    Absent {
-        table: TableId,
-        columns: Vec<usize>,
-        key: Vec<Value>,
-        since: Nanos,
-    },
+    Absent { table: TableId, columns: Vec<usize>, key: Vec<Value>, since: Nanos, from: Nanos },
 }
 
 /// What one statement came to.
@@ -490,13 +479,7 @@ fn teach(
                 }
                 .row(table, id);
                 if let Some(row) = row {
-                    attempt.lessons.push(Lesson::Cell {
-                        table,
-                        id,
-                        row,
-                        column,
-                        value,
-                    });
+                    attempt.lessons.push(Lesson::Cell { table, id, row, column, value, from: window.sent });
                 }
             }
             // What a transaction that wrote there itself saw is not the committed state.
@@ -507,6 +490,7 @@ fn teach(
                     table,
                     row: values.into(),
                     since: window.done,
+                    from: window.sent,
                 });
             }
             Learned::Absent { table, columns, key } => {
@@ -515,6 +499,7 @@ fn teach(
                     columns,
                     key,
                     since: window.done,
+                    from: window.sent,
                 });
             }
         }

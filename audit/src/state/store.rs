@@ -140,6 +140,11 @@ impl Table {
         }
     }
 
+    /// Something unknown happened to it before `until`: what snapshots from before that show is not learned.
+    pub fn unsettle(&mut self, until: Nanos) {
+        self.unstable_until = self.unstable_until.max(until);
+    }
+
     /// Rows that nobody has seen were written: no key is known any more.
     pub fn doubt(&mut self) {
         self.known.clear();
@@ -155,7 +160,9 @@ impl Table {
         }
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
         if self.knowledge == Knowledge::Complete {
-            return !self.doubtful.contains(&(columns.into(), key));
+            // A row whose key is in doubt may have anything in its other columns.
+            let comparable = self.doubtful.iter().all(|(other, _)| **other == *columns);
+            return comparable && !self.doubtful.contains(&(columns.into(), key));
         }
         self.known
             .get(&(columns.into(), key))
@@ -209,13 +216,25 @@ impl Table {
     }
 
     /// What `commit` made of a row is a guess: the cells that it changed are unknown, in its version and in all
-    /// later ones, which may be computed from it. Returns the row below, if it was deleted.
+    /// later ones, which may be computed from it. Where it inserted or deleted the row, the row is taken out and
+    /// returned: nobody knows whether it is there.
     pub fn soften(&mut self, id: RowId, commit: CommitId) -> Option<Row> {
         let chain = self.chains.get_mut(id.0 as usize)?;
         let at = chain.versions.iter().position(|v| v.commit == commit)?;
         let below: Option<Row> = at.checked_sub(1).and_then(|b| chain.versions[b].row.clone());
         let made = chain.versions[at].row.clone();
-        let Some(made) = made else { return below };
+        let (Some(made), Some(_)) = (&made, &below) else {
+            let gone = std::mem::take(&mut chain.versions);
+            let rows: Vec<Row> = gone.into_iter().filter_map(|v| v.row).collect();
+            for row in &rows {
+                for index in self.indexes.get_mut() {
+                    index.remove(row, id);
+                }
+            }
+            self.rows_len -= 1;
+            return made.or(below);
+        };
+        let made = made.clone();
         let changed: Vec<usize> = (0..made.len())
             .filter(|&c| below.as_ref().is_none_or(|b| b.get(c).is_none_or(|v| Key(v.clone()) != Key(made[c].clone()))))
             .collect();
@@ -296,7 +315,7 @@ impl Table {
     /// Nothing is known of its rows any more.
     pub fn forget(&mut self) -> u64 {
         let gone = self.chains.iter().map(|c| c.versions.len() as u64).sum();
-        *self = Table::new(Knowledge::Partial);
+        *self = Table { unstable_until: self.unstable_until, ..Table::new(Knowledge::Partial) };
         gone
     }
 }
