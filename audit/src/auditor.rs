@@ -335,7 +335,11 @@ impl Auditor {
     /// Nothing the fast path knows explains it: prove it, or learn better.
     fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
         let (txn, step, commit) = (suspect.txn.clone(), suspect.step, suspect.commit);
-        match self.accuse(suspect, found) {
+        let accused = match self.explainer.is_guessed(&txn, attempt, step) {
+            true => Accused::Unknown("state_was_guessed"),
+            false => self.accuse(suspect, found),
+        };
+        match accused {
             Accused::Proved => {
                 self.tally.count(attempt, "solver");
                 self.explainer.unlearn(&txn, &attempt.reads, step);

@@ -13,8 +13,8 @@ use crate::explain::run::{World, run};
 use crate::explain::session::SessionState;
 use crate::explain::{Explainer, Suspect};
 use crate::points::{Chooser, Order};
-use crate::verdict::Coverage;
 use crate::trace::{Nanos, Observation, Window};
+use crate::verdict::Coverage;
 use pgassay_rules::profile::{LevelRules, Profile, ReadPoint};
 use pgassay_rules::{Level, Rule, anomaly};
 use std::cell::RefCell;
@@ -184,7 +184,9 @@ fn explains_in(
     for _ in 0..64 {
         let attempt = run(variant, rules, &world, &suspect.session, &chooser, true);
         // An answer that only agrees because something is unknown explains nothing.
-        let firm = attempt.judged[last].as_ref().is_some_and(|j| j.coverage == Coverage::Checked);
+        let firm = attempt.judged[last]
+            .as_ref()
+            .is_some_and(|j| j.coverage == Coverage::Checked);
         let wrong_here = attempt.wrong_steps.contains(&last);
         if firm && !wrong_here && !chooser.borrow().is_contradiction() {
             return true;

@@ -80,11 +80,20 @@ fn a_correct_server_is_never_accused() {
             violation.rule, violation.repeats, violation.story
         );
         // Everything that is needed to find out why.
-        println!("starts from {:?}; expected {:?}", violation.initial, violation.expected);
+        println!(
+            "starts from {:?}; expected {:?}",
+            violation.initial, violation.expected
+        );
         for txn in &violation.transactions {
-            println!("{} {} committed {:?} in {:?}", txn.name, txn.level, txn.committed, txn.commit);
+            println!(
+                "{} {} committed {:?} in {:?}",
+                txn.name, txn.level, txn.committed, txn.commit
+            );
             for statement in &txn.statements {
-                println!("    {:?} {} {:?} → {}", statement.window, statement.sql, statement.parameters, statement.answer);
+                println!(
+                    "    {:?} {} {:?} → {}",
+                    statement.window, statement.sql, statement.parameters, statement.answer
+                );
             }
         }
     }

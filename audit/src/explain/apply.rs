@@ -35,7 +35,10 @@ pub fn apply(
     };
     if overlay.havoc_everything.is_some() {
         store.forget_everything();
-        store.tables.values_mut().for_each(|t| t.unsettle(window.done));
+        store.tables.values_mut().for_each(|t| {
+            t.unsettle(window.done);
+            t.guess(txn.id);
+        });
     }
     if let Some(catalog) = &overlay.catalog {
         adopt(store, catalog.clone());
@@ -47,11 +50,13 @@ pub fn apply(
         if own.havoc.is_some() {
             store.forget(*table);
             store.table_mut(*table).unsettle(window.done);
+            store.table_mut(*table).guess(txn.id);
             continue;
         }
         if own.unseen {
             store.table_mut(*table).doubt();
             store.table_mut(*table).unsettle(window.done);
+            store.table_mut(*table).guess(txn.id);
         }
         if own.truncated {
             let kept = store.table_mut(*table);
@@ -80,6 +85,9 @@ pub fn apply(
             rows.push((*table, *id));
         }
         for row in own.inserted.values() {
+            if store.tables.get(table).is_some_and(|t| t.is_guessed()) && is_there(store, *table, row) {
+                continue;
+            }
             let id = store.insert(*table, Version::new(commit, Some(row.clone())));
             rows.push((*table, id));
         }
@@ -185,18 +193,48 @@ pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
 
 /// Adopts what an answer taught, unless something unknown may have happened since.
 pub fn learn(store: &mut Store, lesson: &Lesson) {
-    let (Lesson::Cell { table, from, .. } | Lesson::Row { table, from, .. } | Lesson::Absent { table, from, .. }) =
-        lesson;
+    let (Lesson::Cell { table, from, .. }
+    | Lesson::Row { table, from, .. }
+    | Lesson::Absent { table, from, .. }) = lesson;
     let table = *table;
     if *from <= store.table_mut(table).unstable_until {
         return;
     }
     match lesson {
-        Lesson::Cell { id, row, column, value, .. } => store.table_mut(table).learn(*id, row, *column, value),
+        Lesson::Cell {
+            id,
+            row,
+            column,
+            value,
+            ..
+        } => store.table_mut(table).learn(*id, row, *column, value),
         Lesson::Row { row, since, .. } => {
-            let version = Version { since: *since, ..Version::new(CommitId::INITIAL, Some(row.clone())) };
+            if is_there(store, table, row) {
+                return;
+            }
+            let version = Version {
+                since: *since,
+                ..Version::new(CommitId::INITIAL, Some(row.clone()))
+            };
             store.insert(table, version);
         }
-        Lesson::Absent { columns, key, since, .. } => store.table_mut(table).know(columns, key, *since),
+        Lesson::Absent {
+            columns, key, since, ..
+        } => store.table_mut(table).know(columns, key, *since),
     }
+}
+
+/// Whether a row with the same primary key is kept already; true where that cannot be told.
+fn is_there(store: &Store, table: TableId, row: &Row) -> bool {
+    let Some(key) = store.catalog.table(table).and_then(|t| t.primary_key()) else {
+        return true;
+    };
+    let values: Vec<Value> = key.columns.iter().filter_map(|c| row.get(*c).cloned()).collect();
+    if values.iter().any(|v| matches!(v, Value::Unknown | Value::Null)) {
+        return true;
+    }
+    store
+        .tables
+        .get(&table)
+        .is_some_and(|t| !t.candidates(&key.columns, &values).is_empty())
 }

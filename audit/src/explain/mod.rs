@@ -24,9 +24,9 @@ use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
 use crate::sequence::{Key, Sequencer, key_of};
 use crate::sql::Planner;
-use crate::state::{Catalog, RowId, TableId};
 use crate::state::store::{Store, Table};
 use crate::state::view::Knowledge;
+use crate::state::{Catalog, RowId, TableId};
 use crate::trace::{Bootstrap, Nanos, SessionId};
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
@@ -78,6 +78,8 @@ struct Deferred {
     commit: Option<CommitId>,
     session: SessionState,
     written: Vec<certify::Written>,
+    /// Whether it waits for somebody who may explain it, or only to be named well.
+    has_rivals: bool,
     /// Judged again when everything up to here was, …
     until: Key,
     /// … and these, which were under way, have ended.
@@ -100,6 +102,14 @@ impl Ahead<'_> {
             .filter(|t| t.sent() < end)
             .map(|t| key_of(t))
             .max()
+    }
+
+    /// Whether one of them may rightly have been seen.
+    fn has_rival(&self, txn: &Transaction) -> bool {
+        let end = txn.end.window().done;
+        self.sequencer
+            .upcoming()
+            .any(|t| !matches!(t.end, End::Aborted(_)) && t.end.window().sent < end)
     }
 
     fn open(&self, txn: &Transaction) -> Vec<TxnId> {
@@ -211,11 +221,19 @@ impl Explainer {
         let until = txn.end.window().done;
         let mut written = attempt.may_have_written.clone();
         written.extend(attempt.overlay.tables.keys().copied());
-        for touch in attempt.reads.iter().filter(|r| attempt.wrote.contains(&r.step)).flat_map(|r| &r.touches) {
+        for touch in attempt
+            .reads
+            .iter()
+            .filter(|r| attempt.wrote.contains(&r.step))
+            .flat_map(|r| &r.touches)
+        {
             match touch {
                 Touch::Scan { table, .. } if written.contains(table) => self.store.forget(*table),
                 Touch::Key { table, columns, key } if written.contains(table) => {
-                    let guessed = attempt.overlay.table(*table).is_some_and(|own| !own.replaced.is_empty());
+                    let guessed = attempt
+                        .overlay
+                        .table(*table)
+                        .is_some_and(|own| !own.replaced.is_empty());
                     let kept = self.store.table_mut(*table);
                     kept.distrust(columns, key);
                     if !guessed {
@@ -228,7 +246,9 @@ impl Explainer {
             }
         }
         for table in written {
-            self.store.table_mut(table).unsettle(until);
+            let kept = self.store.table_mut(table);
+            kept.unsettle(until);
+            kept.guess(txn.id);
         }
         if let Some(commit) = commit {
             self.soften_rows(commit, |_, _| true);
@@ -239,7 +259,11 @@ impl Explainer {
     pub fn soften_shared(&mut self, members: &[Member]) {
         let commits: Vec<CommitId> = members.iter().filter_map(|m| m.commit).collect();
         let mut rows: FxHashMap<(TableId, RowId), usize> = FxHashMap::default();
-        for row in commits.iter().filter_map(|c| self.order.get(*c)).flat_map(|c| &c.rows) {
+        for row in commits
+            .iter()
+            .filter_map(|c| self.order.get(*c))
+            .flat_map(|c| &c.rows)
+        {
             *rows.entry(*row).or_default() += 1;
         }
         for commit in commits {
@@ -248,17 +272,25 @@ impl Explainer {
     }
 
     fn soften_rows(&mut self, commit: CommitId, which: impl Fn(TableId, RowId) -> bool) {
-        let Some((rows, until)) = self.order.get(commit).map(|c| (c.rows.clone(), c.txn.end.window().done)) else {
+        let Some((rows, txn)) = self.order.get(commit).map(|c| (c.rows.clone(), c.txn.clone())) else {
             return;
         };
+        let until = txn.end.window().done;
         let catalog = self.store.catalog.clone();
         for (table, id) in rows.into_iter().filter(|(table, id)| which(*table, *id)) {
-            let Some(kept) = self.store.tables.get_mut(&table) else { continue };
+            let Some(kept) = self.store.tables.get_mut(&table) else {
+                continue;
+            };
             kept.unsettle(until);
+            kept.guess(txn.id);
             if let Some(deleted) = kept.soften(id, commit) {
                 match catalog.table(table).and_then(|t| t.primary_key()) {
                     Some(key) => {
-                        let values: Vec<_> = key.columns.iter().filter_map(|c| deleted.get(*c).cloned()).collect();
+                        let values: Vec<_> = key
+                            .columns
+                            .iter()
+                            .filter_map(|c| deleted.get(*c).cloned())
+                            .collect();
                         kept.distrust(&key.columns, &values);
                     }
                     None => self.store.forget(table),
@@ -301,13 +333,17 @@ impl Explainer {
                 let commit = self.accept(txn, rules, &session, &attempt, None);
                 let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
                 if until.is_some() || !open.is_empty() {
-                    self.soften(txn, &attempt, commit);
+                    let has_rivals = ahead.has_rival(txn);
+                    if has_rivals {
+                        self.soften(txn, &attempt, commit);
+                    }
                     let until = until.unwrap_or(key_of(txn));
                     self.deferred.push(Deferred {
                         txn: txn.clone(),
                         commit,
                         session,
                         written,
+                        has_rivals,
                         until,
                         open,
                     });
@@ -448,9 +484,28 @@ impl Explainer {
         }
     }
 
+    /// Whether a step read where something of somebody else had to be guessed.
+    pub fn is_guessed(&self, txn: &Transaction, attempt: &Attempt, step: usize) -> bool {
+        let touches = attempt
+            .reads
+            .iter()
+            .filter(|r| r.step <= step)
+            .flat_map(|r| &r.touches);
+        let read = touches.map(|t| match t {
+            Touch::Key { table, .. } | Touch::Scan { table, .. } => *table,
+        });
+        let written = attempt.may_have_written.iter().copied();
+        read.chain(written).any(|t| {
+            self.store
+                .tables
+                .get(&t)
+                .is_some_and(|t| t.is_guessed_but_for(txn.id))
+        })
+    }
+
     /// Whether the transaction waits for others to be judged.
     pub fn is_waiting(&self, txn: &Transaction) -> bool {
-        self.deferred.iter().any(|d| d.txn.id == txn.id)
+        self.deferred.iter().any(|d| d.has_rivals && d.txn.id == txn.id)
     }
 
     /// When the oldest transaction that still waits took its first snapshot.
@@ -480,7 +535,12 @@ impl Explainer {
         if !chooser.has_chosen() || attempt.overlay.is_empty() {
             return true;
         }
-        let world = World { store: &self.store, order: &self.order, planner: &self.planner, hidden: None };
+        let world = World {
+            store: &self.store,
+            order: &self.order,
+            planner: &self.planner,
+            hidden: None,
+        };
         let chooser = RefCell::new(chooser.clone());
         for _ in 0..ALTERNATIVES_MAX {
             if !chooser.borrow_mut().next() {
@@ -588,7 +648,13 @@ impl Explainer {
             };
             let first = witness(&other, rules, &self.session_of(&other), Some(before))();
             let second = witness(txn, rules, session, Some(commit))();
-            match rival::compare(first.clone(), second.clone(), &self.store, &self.order, &self.planner) {
+            match rival::compare(
+                first.clone(),
+                second.clone(),
+                &self.store,
+                &self.order,
+                &self.planner,
+            ) {
                 Rivalry::Settled => {}
                 Rivalry::Open(open) => {
                     rival::soften(&mut self.store, commit, &open.last);

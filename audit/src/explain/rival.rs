@@ -64,15 +64,27 @@ pub fn compare(first: Member, second: Member, store: &Store, order: &Order, plan
     let members = [first, second];
     let start = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
     let commits = members.iter().filter_map(|m| m.commit).collect();
-    let base = Base { store, order, members: commits, start, strays: Default::default() };
-    let case = Case { base, planner, members: &members };
+    let base = Base {
+        store,
+        order,
+        members: commits,
+        start,
+        strays: Default::default(),
+    };
+    let case = Case {
+        base,
+        planner,
+        members: &members,
+    };
     let play = |turns: &[usize]| serial::play_in_order(&case, turns);
     let (kept, swapped) = match (play(&[0, 1]), play(&[1, 0])) {
         (Some(_), None) => return Rivalry::Settled,
         (Some(kept), Some(swapped)) => (kept, swapped),
         (None, _) => return Rivalry::Upset,
     };
-    let (Some(alone), Some(other)) = (play(&[0]), play(&[1])) else { return Rivalry::Upset };
+    let (Some(alone), Some(other)) = (play(&[0]), play(&[1])) else {
+        return Rivalry::Upset;
+    };
     let differing = |a: &crate::reference::base::Delta, b: &crate::reference::base::Delta| {
         let mut all = Vec::new();
         for ((table, id), row) in &a.rows {

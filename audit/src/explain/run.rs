@@ -37,11 +37,29 @@ pub struct World<'a> {
 #[derive(Clone, Debug)]
 pub enum Lesson {
     /// An unknown cell of a version.
-    Cell { table: TableId, id: RowId, row: Row, column: usize, value: Value, from: Nanos },
+    Cell {
+        table: TableId,
+        id: RowId,
+        row: Row,
+        column: usize,
+        value: Value,
+        from: Nanos,
+    },
     /// A row that was never seen before, there since `since` at the latest.
-    Row { table: TableId, row: Row, since: Nanos, from: Nanos },
+    Row {
+        table: TableId,
+        row: Row,
+        since: Nanos,
+        from: Nanos,
+    },
     /// Every row with this key is known from `since` on.
-    Absent { table: TableId, columns: Vec<usize>, key: Vec<Value>, since: Nanos, from: Nanos },
+    Absent {
+        table: TableId,
+        columns: Vec<usize>,
+        key: Vec<Value>,
+        since: Nanos,
+        from: Nanos,
+    },
 }
 
 /// What one statement came to.
@@ -309,7 +327,9 @@ fn run_step(
     if succeeded {
         if planned.may_write {
             attempt.wrote.push(at);
-            attempt.may_have_written.extend(planned.touches.written.iter().copied());
+            attempt
+                .may_have_written
+                .extend(planned.touches.written.iter().copied());
         }
         for effect in &effects {
             attempt.overlay.apply(effect, at);
@@ -479,7 +499,14 @@ fn teach(
                 }
                 .row(table, id);
                 if let Some(row) = row {
-                    attempt.lessons.push(Lesson::Cell { table, id, row, column, value, from: window.sent });
+                    attempt.lessons.push(Lesson::Cell {
+                        table,
+                        id,
+                        row,
+                        column,
+                        value,
+                        from: window.sent,
+                    });
                 }
             }
             // What a transaction that wrote there itself saw is not the committed state.

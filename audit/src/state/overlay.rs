@@ -97,22 +97,33 @@ impl Overlay {
     /// Whether both leave the same rows.
     pub fn writes_same(&self, other: &Overlay) -> bool {
         let same_row = |a: &Row, b: &Row| {
-            a.len() == b.len() && a.iter().zip(b.iter()).all(|(x, y)| Key(x.clone()) == Key(y.clone()))
+            a.len() == b.len()
+                && a.iter()
+                    .zip(b.iter())
+                    .all(|(x, y)| Key(x.clone()) == Key(y.clone()))
         };
         let same_table = |a: &OwnTable, b: &OwnTable| {
             a.truncated == b.truncated
                 && a.havoc == b.havoc
                 && a.replaced.len() == b.replaced.len()
                 && a.inserted.len() == b.inserted.len()
-                && a.replaced.iter().all(|(id, r)| match (&r.row, b.replaced.get(id).map(|o| &o.row)) {
-                    (Some(x), Some(Some(y))) => same_row(x, y),
-                    (None, Some(None)) => true,
-                    _ => false,
-                })
-                && a.inserted.values().zip(b.inserted.values()).all(|(x, y)| same_row(x, y))
+                && a.replaced
+                    .iter()
+                    .all(|(id, r)| match (&r.row, b.replaced.get(id).map(|o| &o.row)) {
+                        (Some(x), Some(Some(y))) => same_row(x, y),
+                        (None, Some(None)) => true,
+                        _ => false,
+                    })
+                && a.inserted
+                    .values()
+                    .zip(b.inserted.values())
+                    .all(|(x, y)| same_row(x, y))
         };
         self.tables.len() == other.tables.len()
-            && self.tables.iter().all(|(id, a)| other.tables.get(id).is_some_and(|b| same_table(a, b)))
+            && self
+                .tables
+                .iter()
+                .all(|(id, a)| other.tables.get(id).is_some_and(|b| same_table(a, b)))
     }
 
     /// Gives a known value to an unknown cell of a row that this transaction wrote.

@@ -14,6 +14,7 @@ use super::{Catalog, Row, RowId, TableId};
 use crate::points::CommitId;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
+use crate::verdict::TxnId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -46,6 +47,14 @@ pub struct Chain {
     pub versions: SmallVec<[Version; 1]>,
 }
 
+/// Whose writes to a table had to be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guessed {
+    Nothing,
+    By(TxnId),
+    Several,
+}
+
 /// Keys of a partial table that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
 
@@ -57,6 +66,8 @@ pub struct Table {
     free: Vec<u32>,
     indexes: RefCell<Vec<Index>>,
     rows_len: usize,
+    /// What some transaction wrote here had to be guessed once: an answer that does not fit accuses nobody.
+    guessed: Guessed,
     /// Until this instant a commit whose fate is unknown may still take effect: nothing is learned.
     pub unstable_until: Nanos,
     /// Keys about which an answer was wrong, so that nothing is known of them.
@@ -73,6 +84,7 @@ impl Table {
             free: Vec::new(),
             indexes: RefCell::new(Vec::new()),
             rows_len: 0,
+            guessed: Guessed::Nothing,
             unstable_until: 0,
             doubtful: FxHashSet::default(),
             known: FxHashMap::default(),
@@ -138,6 +150,24 @@ impl Table {
         } else {
             Knowledge::Partial
         }
+    }
+
+    /// What this transaction wrote had to be guessed.
+    pub fn guess(&mut self, txn: TxnId) {
+        self.guessed = match self.guessed {
+            Guessed::Nothing => Guessed::By(txn),
+            Guessed::By(other) if other == txn => Guessed::By(txn),
+            _ => Guessed::Several,
+        };
+    }
+
+    /// Whether somebody else's writes had to be guessed.
+    pub fn is_guessed_but_for(&self, txn: TxnId) -> bool {
+        !matches!(self.guessed, Guessed::Nothing) && self.guessed != Guessed::By(txn)
+    }
+
+    pub fn is_guessed(&self) -> bool {
+        self.guessed != Guessed::Nothing
     }
 
     /// Something unknown happened to it before `until`: what snapshots from before that show is not learned.
@@ -236,13 +266,24 @@ impl Table {
         };
         let made = made.clone();
         let changed: Vec<usize> = (0..made.len())
-            .filter(|&c| below.as_ref().is_none_or(|b| b.get(c).is_none_or(|v| Key(v.clone()) != Key(made[c].clone()))))
+            .filter(|&c| {
+                below
+                    .as_ref()
+                    .is_none_or(|b| b.get(c).is_none_or(|v| Key(v.clone()) != Key(made[c].clone())))
+            })
             .collect();
         for version in &mut chain.versions[at..] {
             let Some(row) = &version.row else { continue };
             let cells = row.iter().enumerate();
-            let cells: Vec<Value> =
-                cells.map(|(c, v)| if changed.contains(&c) { Value::Unknown } else { v.clone() }).collect();
+            let cells: Vec<Value> = cells
+                .map(|(c, v)| {
+                    if changed.contains(&c) {
+                        Value::Unknown
+                    } else {
+                        v.clone()
+                    }
+                })
+                .collect();
             let unknown: Row = cells.into();
             for index in self.indexes.get_mut() {
                 index.remove(row, id);
@@ -315,7 +356,12 @@ impl Table {
     /// Nothing is known of its rows any more.
     pub fn forget(&mut self) -> u64 {
         let gone = self.chains.iter().map(|c| c.versions.len() as u64).sum();
-        *self = Table { unstable_until: self.unstable_until, ..Table::new(Knowledge::Partial) };
+        let (guessed, unstable_until) = (self.guessed, self.unstable_until);
+        *self = Table {
+            guessed,
+            unstable_until,
+            ..Table::new(Knowledge::Partial)
+        };
         gone
     }
 }
