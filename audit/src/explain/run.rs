@@ -311,6 +311,10 @@ fn run_step(
             match reasons.first() {
                 // Rows that nobody has seen may be part of the answer: what is known was compared, no more.
                 None if expect.is_open() => Coverage::Partial("unseen_rows".to_owned()),
+                // Had it not agreed, nobody would have been accused.
+                None if is_guessed(&footprint, world.store) => {
+                    Coverage::Partial("state_was_guessed".to_owned())
+                }
                 None => Coverage::Checked,
                 Some(reason) => Coverage::Partial(reason.clone()),
             }
@@ -584,6 +588,14 @@ fn adjust(kind: &Kind, session: &mut SessionState, catalog: &crate::state::Catal
         Kind::Deallocate(None) => session.change().prepared.clear(),
         _ => {}
     }
+}
+
+/// Whether one of the tables that were read holds what had to be guessed.
+fn is_guessed(footprint: &[Touch], store: &Store) -> bool {
+    footprint.iter().any(|touch| {
+        let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
+        store.tables.get(table).is_some_and(|t| t.is_guessed())
+    })
 }
 
 /// What the client sent for COPY … FROM STDIN.
