@@ -161,10 +161,11 @@ impl Work {
             |took| added.saturating_record(u64::from(took)),
         );
         drop(added);
+        // What the side connection said was said before the clients whose bytes were just collected were let in.
+        self.records.splice(0..0, self.side.try_iter());
         if let Some(until) = round.until {
             self.decoder.mark(until, &mut self.records);
         }
-        self.records.extend(self.side.try_iter());
 
         let live = &self.live;
         for pid in self.decoder.new_backends() {

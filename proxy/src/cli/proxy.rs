@@ -51,11 +51,12 @@ impl Args {
 /// Runs until SIGTERM or SIGINT; a second one ends without waiting. SIGHUP reads the configuration again.
 pub fn run(_args: Args, mut loaded: Loaded) -> anyhow::Result<ExitCode> {
     let running = Running::start(loaded.config.clone())?;
+    let handle = running.handle();
+    // Before anybody is told that we are there, and may send one.
+    let mut signals = handle.block_on(async { Signals::new() })?;
     for address in running.addresses() {
         tracing::info!("listening on {address}");
     }
-    let handle = running.handle();
-    let mut signals = handle.block_on(async { Signals::new() })?;
     loop {
         match handle.block_on(signals.next()) {
             Signal::Reload => match loaded.reload() {
