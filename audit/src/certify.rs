@@ -20,9 +20,9 @@ use crate::interpret::Touch;
 use crate::points::CommitId;
 use crate::state::overlay::Overlay;
 use crate::state::store::Store;
+use crate::state::view::has_key;
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Window};
-use crate::value::{Key, Value};
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -293,16 +293,6 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
             }
         })
     })
-}
-
-fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
-    columns
-        .iter()
-        .zip(key)
-        .all(|(&column, wanted)| match row.get(column) {
-            None | Some(Value::Unknown) => true,
-            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
-        })
 }
 
 /// What a transaction wrote, with what was there before, as the store has it before it is applied.

@@ -6,10 +6,10 @@
 use crate::points::{CommitId, Order};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::store::{Chain, Store};
-use crate::state::view::Knowledge;
+use crate::state::view::{Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::Nanos;
-use crate::value::{Key, Value};
+use crate::value::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,16 +94,6 @@ pub struct CaseView<'a> {
     pub base: &'a Base<'a>,
     pub delta: &'a Delta,
     pub own: &'a Overlay,
-}
-
-fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
-    columns
-        .iter()
-        .zip(key)
-        .all(|(&column, wanted)| match row.get(column) {
-            None | Some(Value::Unknown) => true,
-            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
-        })
 }
 
 impl CaseView<'_> {

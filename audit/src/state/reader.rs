@@ -8,7 +8,7 @@
 
 use super::overlay::{OWN, Overlay};
 use super::store::{Chain, Store, Table, Version};
-use super::view::Knowledge;
+use super::view::{Knowledge, has_key};
 use super::{Catalog, Row, RowId, TableId, View};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::trace::{Outcome, Window};
@@ -153,16 +153,6 @@ fn is_key_known(row: &Row, columns: &[usize]) -> bool {
     columns
         .iter()
         .all(|&column| !matches!(row.get(column), None | Some(Value::Unknown)))
-}
-
-fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
-    columns
-        .iter()
-        .zip(key)
-        .all(|(&column, wanted)| match row.get(column) {
-            None | Some(Value::Unknown) => true,
-            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
-        })
 }
 
 impl View for Reader<'_> {

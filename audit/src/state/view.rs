@@ -4,7 +4,7 @@
 //! statement is run on different views to learn what each possible order would have answered.
 
 use super::{Catalog, TableId};
-use crate::value::Value;
+use crate::value::{Key, Value};
 use std::sync::Arc;
 
 /// The identity of a row across its versions, unique within its table.
@@ -49,4 +49,15 @@ pub trait View {
     fn now(&self) -> Value {
         Value::Unknown
     }
+}
+
+/// Whether a row has `key` in `columns`, as far as is known: an unknown cell may have any value.
+pub fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
+    columns
+        .iter()
+        .zip(key)
+        .all(|(&column, wanted)| match row.get(column) {
+            None | Some(Value::Unknown) => true,
+            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+        })
 }
