@@ -162,10 +162,12 @@ make_deps() {
 is_stamped() { [ -f "$1/.stamp" ] && [ "$(cat "$1/.stamp")" = "$2" ]; }
 stamp() { printf '%s\n' "$2" >"$1/.stamp"; }
 
+# The programs of a venv name its interpreter by its full path: that path must not lead through the link of one checkout.
 make_venv() { # name, requirements ...
-  local dir=$deps/$1
+  local dir
+  dir=$(readlink -f "$deps")/$1
   shift
-  is_stamped "$dir" "$*" && return 0
+  is_stamped "$dir" "$dir: $*" && return 0
   say "Python packages into $dir: $*"
   rm -rf "$dir"
   /usr/bin/python3 -m venv "$dir"
@@ -173,7 +175,7 @@ make_venv() { # name, requirements ...
     tail -n 20 "$log" >&2
     fail "pip could not install: $*"
   }
-  stamp "$dir" "$*"
+  stamp "$dir" "$dir: $*"
   changed=1
 }
 
