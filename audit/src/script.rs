@@ -18,7 +18,8 @@
 //! Out: the records of a trace. Each line is a statement with its answer, and lines do not overlap in time
 //! unless a statement ends in `...`: then it is under way until the line `name: ... => answer`.
 //! An answer is a list of rows `(1, 'a', null)`, `no rows`, a command tag, `error SQLSTATE`, or `lost`;
-//! a statement without one was answered, and nobody looked at the answer.
+//! a statement without one was answered, and nobody looked at the answer. `copy 1\ta\n` is the data of COPY.
+//! `part (1) (2)` are rows of a portal with a row limit that has more; `continue statement` fetches from it again.
 
 use crate::trace::{
     Answer, Column, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId,
@@ -196,6 +197,11 @@ fn facts(session: SessionId, name: &str, level: Level, at: Nanos) -> SessionFact
 }
 
 fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -> Result<Record, String> {
+    let (sql, protocol) = match sql.strip_prefix("continue ") {
+        Some(sql) => (sql, Protocol::Continued),
+        None if answer.is_some_and(|a| a.starts_with("part ")) => (sql, Protocol::Extended),
+        None => (sql, Protocol::Simple),
+    };
     let outcome = outcome_of(sql, answer)?;
     let before = actor.status;
     actor.status = status_after(sql, before, &outcome);
@@ -205,7 +211,7 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
         seq: actor.seq,
         text: Arc::from(sql),
         part: 0,
-        protocol: Protocol::Simple,
+        protocol,
         parameters: Vec::new(),
         window,
         outcome,
@@ -256,6 +262,19 @@ fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
             table: None,
         }));
     }
+    if let Some(data) = text.strip_prefix("copy ") {
+        return Ok(Outcome::Answer(Answer {
+            copy: Some(Bytes::from(unescaped(data))),
+            ..Answer::default()
+        }));
+    }
+    if let Some(rows) = text.strip_prefix("part ") {
+        let outcome = outcome_of(sql, Some(rows))?;
+        return Ok(match outcome {
+            Outcome::Answer(answer) => Outcome::Answer(Answer { tag: None, ..answer }),
+            other => other,
+        });
+    }
     if text.starts_with('(') || text == "no rows" {
         let rows = if text == "no rows" {
             Vec::new()
@@ -277,6 +296,7 @@ fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
             "insert" => format!("INSERT 0 {count}"),
             "update" => format!("UPDATE {count}"),
             "delete" => format!("DELETE {count}"),
+            "fetch" => format!("FETCH {count}"),
             _ => format!("SELECT {count}"),
         };
         return Ok(Outcome::Answer(Answer {
@@ -290,6 +310,14 @@ fn outcome_of(sql: &str, answer: Option<&str>) -> Result<Outcome, String> {
         tag: Some(text.to_owned()),
         ..Answer::default()
     }))
+}
+
+/// `\t`, `\n` and `\\` of a line of data.
+fn unescaped(text: &str) -> String {
+    let text = text.replace("\\\\", "\u{1}");
+    text.replace("\\t", "\t")
+        .replace("\\n", "\n")
+        .replace('\u{1}', "\\")
 }
 
 /// The tag of commands that can only have one.

@@ -12,6 +12,7 @@
 //!   - what is recorded about the order of commits was part of an explanation.
 
 pub mod session;
+pub mod asked;
 pub mod run;
 pub mod apply;
 pub mod rival;
@@ -192,6 +193,18 @@ impl Explainer {
 
     /// Keeps a rolled back transaction, to name what saw its writes.
     pub fn remember_aborted(&mut self, txn: &Arc<Transaction>) {
+        // What was prepared outlives a rollback; nobody followed it here.
+        let first_word = |text: &str, word: &str| {
+            text.trim_start()
+                .get(..word.len())
+                .is_some_and(|w| w.eq_ignore_ascii_case(word))
+        };
+        let renames = |text: &str| first_word(text, "prepare") || first_word(text, "deallocate");
+        if txn.steps.iter().any(|step| renames(&step.seen.text))
+            && let Some(session) = self.sessions.get_mut(&txn.id.session)
+        {
+            session.change().prepared.clear();
+        }
         self.aborted.push_back(txn.clone());
         if self.aborted.len() > ABORTED_MAX {
             self.aborted.pop_front();
@@ -614,9 +627,10 @@ impl Explainer {
         chooser: Option<&Chooser>,
     ) -> Option<CommitId> {
         let committed = matches!(txn.end, End::Committed(_));
-        if committed {
-            self.sessions.insert(txn.id.session, attempt.lasting.clone());
-        }
+        let certain = chooser.is_some_and(|chooser| !chooser.has_chosen());
+        let (running, lasting) = (&attempt.session, &attempt.lasting);
+        let ended = session.ended(txn.id.number, committed, running, lasting, certain);
+        self.sessions.insert(txn.id.session, ended);
         let changed = self.store.catalog.version();
         let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order);
         if self.store.catalog.version() != changed {

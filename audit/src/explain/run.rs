@@ -5,10 +5,11 @@
 //!
 //! Always true: the store is not changed; the same choices give the same attempt.
 
+use super::asked::Asked;
 use super::session::SessionState;
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
-use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
+use crate::interpret::{Difference, Effect, Execution, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::sql::{Kind, Planner};
 use crate::state::overlay::{OWN, Overlay};
@@ -137,7 +138,7 @@ pub fn run(
         may_have_written: Vec::new(),
         written: Vec::new(),
         windows: Vec::new(),
-        session: session.clone(),
+        session: session.at(txn.id.number),
         lasting: session.clone(),
     };
     let mut savepoints: Vec<(String, Overlay)> = Vec::new();
@@ -148,6 +149,7 @@ pub fn run(
             control => {
                 if matches!(step.seen.outcome, Outcome::Answer(_)) {
                     follow(control, &mut attempt.overlay, &mut savepoints);
+                    attempt.session.control(control);
                 }
                 attempt.judged[at] = Some(Judged {
                     coverage: Coverage::Checked,
@@ -220,25 +222,10 @@ fn run_step(
         .catalog
         .clone()
         .unwrap_or_else(|| world.store.catalog.clone());
-    let types: SmallVec<[u32; 8]> = seen.parameters.iter().map(|p| p.type_oid).collect();
-    let prepared = world
-        .planner
-        .plan(&catalog, &seen.text, seen.part, &attempt.session.settings, &types);
-    let planned = &prepared.planned;
+    let asked_for = Asked::of(world.planner, &catalog, seen, &attempt.session);
+    let planned = &asked_for.prepared.planned;
     let shape = planned.shape.clone();
-    if seen.protocol == crate::trace::Protocol::Continued || seen.protocol == crate::trace::Protocol::Function
-    {
-        havoc(
-            &planned.touches,
-            &mut attempt.overlay,
-            planned.may_write,
-            "portal_continued",
-        );
-        attempt.judged[at] = unchecked("portal_continued", shape);
-        return;
-    }
     let succeeded = matches!(seen.outcome, Outcome::Answer(_));
-    session_control(&planned.kind, succeeded, attempt, &catalog);
 
     let by_statement = is_statement_level(rules);
     let window = if by_statement {
@@ -246,7 +233,7 @@ fn run_step(
     } else {
         *snapshot.get_or_insert(seen.window)
     };
-    if !by_statement && !planned.reads_snapshot && *snapshot == Some(seen.window) {
+    if !by_statement && !asked_for.reads_snapshot() && *snapshot == Some(seen.window) {
         *snapshot = None;
     }
     let read_point = if by_statement {
@@ -257,9 +244,7 @@ fn run_step(
     let lock_point = PointId(2 * at as u32 + 2);
     let asked_before = chooser.borrow().decisions().len();
 
-    let context = attempt.session.context.clone();
-    let parameters = planned.decode_parameters(&seen.parameters, &context);
-    let (execution, providers) = {
+    let (execution, change, providers) = {
         let reader = |point, window, eager| Reader {
             store: world.store,
             order: world.order,
@@ -282,10 +267,15 @@ fn run_step(
             latest: &latest,
             recheck: by_statement,
         };
-        let execution =
-            interpret::execute_copy(&prepared, &parameters, copied(&seen.outcome), views, &context);
-        (execution, read.providers.into_inner())
+        let (execution, change) = asked_for.perform(seen, &attempt.session, views);
+        (execution, change, read.providers.into_inner())
     };
+    attempt
+        .session
+        .step(&planned.kind, &change, &seen.outcome, &catalog);
+    if succeeded && !matches!(planned.kind, Kind::Set { local: true, .. }) {
+        attempt.lasting.adjust(&planned.kind, &catalog);
+    }
     attempt.windows.push((read_point, window));
     attempt.windows.push((lock_point, seen.window));
     let Execution {
@@ -534,59 +524,6 @@ fn teach(
                 });
             }
         }
-    }
-}
-
-/// Everything that a statement which is not modelled may have done.
-fn havoc(touches: &crate::sql::plan::Touches, overlay: &mut Overlay, may_write: bool, reason: &str) {
-    if !may_write {
-        return;
-    }
-    if touches.writes_everything {
-        overlay.havoc_everything = Some(reason.to_owned());
-    }
-    for table in &touches.written {
-        overlay.apply(
-            &Effect::Havoc {
-                table: *table,
-                reason: reason.to_owned(),
-            },
-            0,
-        );
-    }
-}
-
-/// SET and its kin.
-fn session_control(kind: &Kind, succeeded: bool, attempt: &mut Attempt, catalog: &crate::state::Catalog) {
-    if !succeeded {
-        return;
-    }
-    let local = matches!(kind, Kind::Set { local: true, .. });
-    adjust(kind, &mut attempt.session, catalog);
-    if !local {
-        adjust(kind, &mut attempt.lasting, catalog);
-    }
-}
-
-fn adjust(kind: &Kind, session: &mut SessionState, catalog: &crate::state::Catalog) {
-    match kind {
-        Kind::Set { name, value, .. } => session.change().set(name, value.as_deref(), catalog),
-        Kind::Reset(_) => session.change().reset(catalog),
-        Kind::Discard { all: true } => {
-            session.change().reset(catalog);
-            session.change().prepared.clear();
-        }
-        Kind::Prepare { name, types, text } => {
-            session
-                .change()
-                .prepared
-                .insert(name.clone(), (text.clone(), types.clone()));
-        }
-        Kind::Deallocate(Some(name)) => {
-            session.change().prepared.remove(name);
-        }
-        Kind::Deallocate(None) => session.change().prepared.clear(),
-        _ => {}
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Always true: a setting whose value is not known makes what depends on it unknown, never wrong.
 
-use crate::interpret;
-use crate::sql::SessionSettings;
+use super::asked::Change;
+use crate::control::Control;
+use crate::interpret::{self, Portals};
+use crate::sql::{Kind, SessionSettings};
 use crate::state::Catalog;
-use crate::trace::SessionFacts;
+use crate::trace::{Outcome, SessionFacts};
 use crate::value::{Context, Value};
 use rustc_hash::FxHashMap;
 use std::ops::Deref;
@@ -29,6 +31,10 @@ pub struct Facts {
     pub context: Arc<Context>,
     /// Statements of SQL-level PREPARE, by name.
     pub prepared: FxHashMap<String, (Arc<str>, Vec<u32>)>,
+    /// Cursors and portals that are open.
+    pub portals: Portals,
+    /// The number of the session's transaction after which this is the state.
+    after: u64,
     user: String,
     initial: Option<Box<SessionSettings>>,
 }
@@ -39,6 +45,8 @@ impl SessionState {
             settings: SessionSettings::default(),
             context: Arc::new(Context::defaults()),
             prepared: FxHashMap::default(),
+            portals: Portals::default(),
+            after: u64::MAX,
             user: facts.user.clone(),
             initial: None,
         };
@@ -59,6 +67,78 @@ impl SessionState {
     /// The session, to be changed; a copy if others know it, too.
     pub fn change(&mut self) -> &mut Facts {
         Arc::make_mut(&mut self.0)
+    }
+
+    /// The session at the begin of its transaction `number`. A cursor that was held may have been moved by a
+    /// transaction in between that nobody judged.
+    pub fn at(&self, number: u64) -> SessionState {
+        let mut state = self.clone();
+        if !state.portals.is_empty() && state.after.wrapping_add(1) != number {
+            state.change().portals = Portals::default();
+        }
+        state
+    }
+
+    /// A statement of the session was answered or failed.
+    pub fn step(&mut self, kind: &Kind, change: &Change, outcome: &Outcome, catalog: &Catalog) {
+        if matches!(outcome, Outcome::Answer(_)) {
+            self.adjust(kind, catalog);
+        }
+        self.follow(change, outcome);
+    }
+
+    /// Transaction control, as far as it concerns open cursors.
+    pub fn control(&mut self, control: &Control) {
+        if !self.portals.is_empty() {
+            self.change().portals.control(control);
+        }
+    }
+
+    /// SET and its kin.
+    pub fn adjust(&mut self, kind: &Kind, catalog: &Catalog) {
+        match kind {
+            Kind::Set { name, value, .. } => self.change().set(name, value.as_deref(), catalog),
+            Kind::Reset(_) => self.change().reset(catalog),
+            Kind::Discard { all: true } => {
+                let state = self.change();
+                state.reset(catalog);
+                state.prepared.clear();
+                state.portals = Portals::default();
+            }
+            Kind::Prepare { name, types, text } => {
+                let statement = (text.clone(), types.clone());
+                self.change().prepared.insert(name.clone(), statement);
+            }
+            Kind::Deallocate(Some(name)) => {
+                self.change().prepared.remove(name);
+            }
+            Kind::Deallocate(None) => self.change().prepared.clear(),
+            _ => {}
+        }
+    }
+
+    /// The session after its transaction `number`, which left `running` while it ran and wants `lasting` to stay
+    /// if it commits. What is prepared stays in any case; a cursor is held only if its rows are `certain`.
+    pub fn ended(
+        &self,
+        number: u64,
+        committed: bool,
+        running: &SessionState,
+        lasting: &SessionState,
+        certain: bool,
+    ) -> SessionState {
+        let mut state = if committed { lasting.clone() } else { self.clone() };
+        if !committed && state.prepared != running.prepared {
+            state.change().prepared = running.prepared.clone();
+        }
+        if !running.portals.is_empty() || !state.portals.is_empty() {
+            state.change().portals = match certain {
+                true => running.portals.end(committed, &self.portals),
+                false => Portals::default(),
+            };
+            state.change().after = number;
+        }
+        state
     }
 }
 

@@ -193,7 +193,7 @@ impl Expect {
                     .collect()
             })
             .collect();
-        let suspended = answer.tag.is_none();
+        let suspended = answer.tag.is_none() && !self.in_parts;
         let total = answer.cut.as_ref().map_or(observed.len() as u64, |cut| cut.rows);
         Pairing {
             expect: self,

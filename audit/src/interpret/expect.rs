@@ -26,6 +26,8 @@ pub struct Expect {
     /// `None`: no rows are answered.
     pub rows: Option<Rows>,
     pub tag: Option<Tag>,
+    /// These are the rows of one fetch: nothing is missing where the portal is suspended.
+    pub in_parts: bool,
     /// How cells are read.
     pub context: Arc<Context>,
 }
@@ -101,6 +103,7 @@ impl Expect {
             any_data_error: false,
             rows: None,
             tag: None,
+            in_parts: false,
             context,
         }
     }

@@ -16,16 +16,18 @@ mod constraint;
 mod copy;
 mod ddl;
 mod routine;
+pub mod portal;
 pub mod compare;
 pub mod memory;
 
 pub use compare::{Difference, Learned, Match};
 pub use expect::Expect;
+pub use portal::{Fetch, Portal, PortalName, Portals};
 
 use crate::sql::plan::{Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
 use crate::state::{Catalog, Row, RowId, TableId, View};
-use crate::value::{Collation, Context, DateStyle, TimeZone, Value};
+use crate::value::{Collation, Context, DateStyle, TimeZone, TypeOid, Value};
 use expect::{ExpectedRow, Group, Opening, Rows, Tag};
 use query::{Cutting, Output, OutputRow};
 use run::{Fault, Frame, Outcome, Run, Scope, Slot};
@@ -284,8 +286,9 @@ fn statement(run: &Run<'_>, kind: &Kind, copy: Option<&[u8]>) -> Outcome<Expect>
         Kind::Ddl(ddl) => return crate::interpret::ddl::apply(run, ddl),
         Kind::Explain => return Fault::unsure("explain"),
         Kind::Show(_) => return Fault::unsure("show"),
-        Kind::Execute { .. } => return Fault::unsure("execute"),
-        Kind::Fetch { .. } => return Fault::unsure("fetch"),
+        Kind::Execute { .. } => return Fault::unsure("unknown_prepared_statement"),
+        Kind::Fetch { .. } => return Fault::unsure("unknown_cursor"),
+        Kind::DeclareCursor { .. } => return Fault::unsure("declare_cursor"),
         _ => {}
     }
     Ok(expect)
@@ -522,6 +525,24 @@ pub(super) fn may_accept(
             Ok(Value::Bool(false) | Value::Null) => false,
             Ok(_) | Err(_) => true,
         })
+}
+
+/// The values of expressions of a plan that read nothing: the arguments of EXECUTE.
+pub(crate) fn arguments(
+    planned: &Planned,
+    bound: Vec<Value>,
+    exprs: &[(Expr, TypeOid)],
+    context: &Arc<Context>,
+) -> Option<Vec<Value>> {
+    let nothing = Nothing::default();
+    let run = Run::new(planned, bound, Views::one(&nothing), context);
+    let frame = Frame::default();
+    let scope = Scope {
+        frame: &frame,
+        outer: None,
+    };
+    let values = exprs.iter().map(|(expr, _)| run.eval(expr, &scope).ok());
+    values.collect()
 }
 
 /// The value of an expression that reads nothing.

@@ -14,12 +14,12 @@ pub mod points;
 pub mod serial;
 
 use crate::assemble::{Step, Transaction};
-use crate::explain::run::copied;
+use crate::explain::asked::{Asked, Change};
 use crate::explain::session::SessionState;
-use crate::interpret::{self, Difference, Effect, Learned, Match, Views};
+use crate::interpret::{Difference, Effect, Learned, Match, Views};
 use crate::points::CommitId;
-use crate::sql::{Planner, Prepared};
-use crate::trace::{Outcome, Protocol, Status};
+use crate::sql::Planner;
+use crate::trace::{Outcome, Status};
 use base::{Base, CaseView, Delta};
 use pgassay_rules::Level;
 use pgassay_rules::profile::LevelRules;
@@ -59,32 +59,26 @@ pub enum Decision {
 struct Done {
     agrees: Result<(), Difference>,
     effects: Vec<Effect>,
+    /// How the session goes on.
+    change: Change,
 }
 
-fn plan(case: &Case<'_>, step: &Step, session: &SessionState, view: &CaseView<'_>) -> Prepared {
-    let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
-    let catalog = crate::state::View::catalog(view);
-    case.planner.plan(
-        catalog,
-        &step.seen.text,
-        step.seen.part,
-        &session.settings,
-        &types,
+fn plan(case: &Case<'_>, step: &Step, session: &SessionState, view: &CaseView<'_>) -> Asked {
+    Asked::of(
+        case.planner,
+        crate::state::View::catalog(view),
+        &step.seen,
+        session,
     )
 }
 
 /// Whether the interpreter has a say in this step at all.
 fn is_judged(step: &Step) -> bool {
-    !matches!(step.seen.outcome, Outcome::Skipped)
-        && step.seen.before != Status::Failed
-        && !matches!(step.seen.protocol, Protocol::Continued | Protocol::Function)
+    !matches!(step.seen.outcome, Outcome::Skipped) && step.seen.before != Status::Failed
 }
 
-fn execute(prepared: &Prepared, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
-    let context = &session.context;
-    let parameters = prepared.planned.decode_parameters(&step.seen.parameters, context);
-    let execution =
-        interpret::execute_copy(prepared, &parameters, copied(&step.seen.outcome), views, context);
+fn execute(asked: &Asked, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
+    let (execution, change) = asked.perform(&step.seen, session, views);
     let mut effects = execution.effects;
     let agrees = match execution.expect.compare(&step.seen.outcome) {
         Match::Differs(difference) => Err(difference),
@@ -112,5 +106,9 @@ fn execute(prepared: &Prepared, step: &Step, session: &SessionState, views: View
     if !matches!(step.seen.outcome, Outcome::Answer(_)) {
         effects.clear();
     }
-    Done { agrees, effects }
+    Done {
+        agrees,
+        effects,
+        change,
+    }
 }

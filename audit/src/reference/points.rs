@@ -46,7 +46,7 @@ pub fn decide(case: &Case<'_>) -> Decision {
             step: 0,
             overlay: Overlay::default(),
             savepoints: Vec::new(),
-            session: m.session.clone(),
+            session: m.session.at(m.txn.id.number),
             snapshot: None,
             ended: false,
         })
@@ -145,6 +145,7 @@ impl Search<'_> {
         if step.control != Control::Data {
             if matches!(step.seen.outcome, Outcome::Answer(_)) {
                 follow(&step.control, walker);
+                walker.session.control(&step.control);
             }
             walker.step += 1;
             return Some((walkers, committed.clone()));
@@ -159,18 +160,23 @@ impl Search<'_> {
             delta: committed,
             own: &walker.overlay,
         };
-        let prepared = plan(self.case, step, &walker.session, &latest);
-        let writes = prepared.planned.may_write || locks_rows(&prepared.planned);
+        let asked = plan(self.case, step, &walker.session, &latest);
+        let planned = &asked.prepared.planned;
+        let writes = planned.may_write || locks_rows(planned);
 
         // The snapshot is a point of its own where something may come between it and the rest.
-        if walker.snapshot.is_none() && prepared.planned.reads_snapshot {
+        if walker.snapshot.is_none() && asked.reads_snapshot() {
             walker.snapshot = Some(committed.clone());
             if writes || !by_statement {
                 return Some((walkers, committed.clone()));
             }
         }
         let snapshot = walker.snapshot.clone().unwrap_or_else(|| committed.clone());
-        let Done { agrees, effects } = {
+        let Done {
+            agrees,
+            effects,
+            change,
+        } = {
             let read = CaseView {
                 base: &self.case.base,
                 delta: &snapshot,
@@ -181,7 +187,7 @@ impl Search<'_> {
                 latest: &latest,
                 recheck: by_statement,
             };
-            execute(&prepared, step, &walker.session, views)
+            execute(&asked, step, &walker.session, views)
         };
         if let Err(difference) = agrees {
             self.note(at, walker.step, difference);
@@ -200,6 +206,9 @@ impl Search<'_> {
             self.note(at, walker.step, difference);
             return None;
         }
+        let catalog = crate::state::View::catalog(&latest).clone();
+        let outcome = &step.seen.outcome;
+        walker.session.step(&planned.kind, &change, outcome, &catalog);
         for effect in &effects {
             walker.overlay.apply(effect, walker.step);
         }

@@ -87,12 +87,14 @@ impl Search<'_> {
     fn play(&mut self, at: usize, committed: &Delta) -> Option<Delta> {
         let member = &self.case.members[at];
         let mut overlay = Overlay::default();
+        let mut session = member.session.at(member.txn.id.number);
         let mut savepoints: Vec<(String, Overlay)> = Vec::new();
         for (number, step) in member.txn.steps.iter().enumerate() {
             match &step.control {
                 Control::Data => {}
                 control => {
                     if matches!(step.seen.outcome, Outcome::Answer(_)) {
+                        session.control(control);
                         match control {
                             Control::Savepoint(name) => savepoints.push((name.clone(), overlay.clone())),
                             Control::RollbackTo(name) => {
@@ -115,19 +117,30 @@ impl Search<'_> {
                 delta: committed,
                 own: &overlay,
             };
-            let prepared = plan(self.case, step, &member.session, &view);
+            let asked = plan(self.case, step, &session, &view);
             let views = Views {
                 snapshot: &view,
                 latest: &view,
                 recheck: false,
             };
-            let Done { agrees, effects } = execute(&prepared, step, &member.session, views);
+            let Done {
+                agrees,
+                effects,
+                change,
+            } = execute(&asked, step, &session, views);
             if let Err(difference) = agrees {
                 if self.differences.len() < 64 {
                     self.differences.push((at, number, difference));
                 }
                 return None;
             }
+            let catalog = crate::state::View::catalog(&view).clone();
+            session.step(
+                &asked.prepared.planned.kind,
+                &change,
+                &step.seen.outcome,
+                &catalog,
+            );
             for effect in &effects {
                 overlay.apply(effect, number);
             }

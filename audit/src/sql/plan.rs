@@ -103,10 +103,10 @@ pub enum Kind {
         types: Vec<TypeOid>,
         text: Arc<str>,
     },
-    /// Arguments are expressions of this plan.
+    /// Arguments are expressions of this plan, with their types.
     Execute {
         name: String,
-        arguments: Vec<Expr>,
+        arguments: Vec<(Expr, TypeOid)>,
     },
     /// `None`: all.
     Deallocate(Option<String>),

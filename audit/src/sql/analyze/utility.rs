@@ -58,7 +58,8 @@ impl Analyzer<'_> {
                 let mut arguments = Vec::new();
                 for node in &statement.params {
                     // Types are those of the prepared statement: literals stay text, which the caller casts.
-                    arguments.push(self.expr_or_unknown(node).expr);
+                    let typed = self.expr_or_unknown(node);
+                    arguments.push((typed.expr, typed.oid));
                 }
                 self.levels.pop();
                 self.reads_snapshot = true;
