@@ -23,6 +23,7 @@ pub mod bootstrap;
 pub mod writers;
 pub mod side;
 pub mod serve;
+pub mod leash;
 pub mod throwaway;
 pub mod metrics;
 pub mod admin;

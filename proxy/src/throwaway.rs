@@ -5,8 +5,9 @@
 //! Always true:
 //!   - it never runs as root: a root caller lends it the user `postgres`, or `nobody`;
 //!   - it has its own process group, so that Ctrl-C in a terminal reaches us first and we end it in order;
-//!   - data and processes are gone after `stop` or drop.
+//!   - data and processes are gone after `stop` or drop, and when we end in any other way.
 
+use crate::leash::Leash;
 use anyhow::{Context, bail};
 use std::ffi::OsStr;
 use std::fs;
@@ -25,6 +26,7 @@ pub struct Throwaway {
     port: u16,
     owner: Option<Owner>,
     server: Option<Child>,
+    leash: Option<Leash>,
 }
 
 #[derive(Clone, Copy)]
@@ -53,6 +55,7 @@ impl Throwaway {
             port: 0,
             owner,
             server: None,
+            leash: None,
         };
         cluster.initialise(settings)?;
         cluster.launch()?;
@@ -99,6 +102,7 @@ impl Throwaway {
     pub fn crash(&mut self) {
         if let Some(mut server) = self.server.take() {
             self.halt(&mut server, "immediate");
+            self.leash = None;
         }
     }
 
@@ -176,11 +180,13 @@ impl Throwaway {
             .spawn()
             .context("cannot run postgres")?;
         self.port = port;
+        self.leash = Leash::new(server.id(), &self.dir).ok();
         let server = self.server.insert(server);
         let patience = Instant::now() + Duration::from_secs(60);
         while Instant::now() < patience {
             if let Some(status) = server.try_wait()? {
                 self.server = None;
+                self.leash = None;
                 bail!("postgres ended with {status}");
             }
             if is_ready(port) {
@@ -230,6 +236,7 @@ impl Throwaway {
         if let Some(mut server) = self.server.take() {
             self.halt(&mut server, "immediate");
         }
+        self.leash = None;
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

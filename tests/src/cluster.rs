@@ -3,9 +3,10 @@
 //! In: where the binaries are, and settings. Out: a running server on a free port of the loopback address,
 //! in a temporary directory, as another user than root.
 //!
-//! Always true: when the [`Cluster`] is dropped, the server has ended and its directory is gone.
+//! Always true: when the [`Cluster`] is dropped, or the test is killed, the server has ended and its directory is gone.
 
 use anyhow::{Context, Result, bail};
+use pgassay::leash::Leash;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
@@ -35,6 +36,7 @@ pub struct Cluster {
     binaries: PathBuf,
     port: u16,
     server: Option<Child>,
+    leash: Option<Leash>,
 }
 
 impl Options {
@@ -136,6 +138,7 @@ impl Cluster {
             binaries,
             port: free_port()?,
             server: None,
+            leash: None,
         };
         if let Some((uid, gid)) = other_user() {
             std::os::unix::fs::chown(cluster.dir.path(), Some(uid), Some(gid))?;
@@ -208,6 +211,7 @@ impl Cluster {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        self.leash = None;
         Ok(())
     }
 
@@ -234,6 +238,7 @@ impl Cluster {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        self.leash = Leash::new(server.id(), self.dir.path()).ok();
         self.server = Some(server);
         Ok(())
     }

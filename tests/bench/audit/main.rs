@@ -9,6 +9,7 @@
 
 mod measure;
 mod relay;
+mod watch;
 mod record;
 mod judge;
 mod report;
@@ -32,7 +33,7 @@ struct Args {
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Transactions of each run of the ratio table
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 10_000)]
     transactions: u64,
     /// Transactions of each client of the coverage table
     #[arg(long, default_value_t = 200)]

@@ -36,3 +36,20 @@ pub fn peak_mib(pid: u32) -> Option<f64> {
         .ok()
         .map(|kib| kib / 1024.0)
 }
+
+/// CPU seconds of our own thread of this name; 0 if there is none.
+pub fn cpu_of_thread(name: &str) -> f64 {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
+    let of = |task: fs::DirEntry| {
+        let comm = fs::read_to_string(task.path().join("comm")).ok()?;
+        if comm.trim_end() != name {
+            return None;
+        }
+        // The first number: nanoseconds on a processor.
+        let told = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        told.split(' ').next()?.parse::<f64>().ok()
+    };
+    tasks.flatten().filter_map(of).sum::<f64>() / 1e9
+}

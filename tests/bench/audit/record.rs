@@ -1,5 +1,8 @@
-//! Records a run: server, proxy without audit, workload; out comes a journal and what the run cost the server.
+//! Records a run: server, proxy, workload; out comes a journal and what the run cost the server.
+//!
+//! Where `audited`, the proxy judges what it records while it goes on, and the audit is watched.
 
+use crate::watch::{Watch, Watched};
 use crate::{Bench, measure};
 use anyhow::Context;
 use pgassay::config::Config;
@@ -25,6 +28,8 @@ pub struct Plan {
     pub seed: u64,
     /// Between proxy and server.
     pub delay: Duration,
+    /// Judged while it runs.
+    pub audited: bool,
 }
 
 impl Plan {
@@ -39,6 +44,7 @@ impl Plan {
             transactions,
             seed,
             delay,
+            audited: false,
         }
     }
 }
@@ -51,6 +57,8 @@ pub struct Recorded {
     /// CPU seconds of the backends that served the run.
     pub backend_cpu: f64,
     pub elapsed: Duration,
+    /// The live audit, where there was one.
+    pub watched: Watched,
 }
 
 /// The server of a table: as it is configured by default, except for durability, which costs no CPU.
@@ -89,7 +97,7 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
     }
     let mut config = Config {
         listen: vec!["127.0.0.1:0".to_owned()],
-        record_only: true,
+        record_only: !plan.audited,
         ..Config::default()
     };
     config.upstream = if plan.delay.is_zero() {
@@ -106,6 +114,7 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
     let proxy = Running::start(config)?;
     let port = proxy.port().context("the proxy has no TCP port")?;
     settle(&proxy);
+    let watch = Watch::start(proxy.live.clone())?;
     let before = measure::cpu_of_ended_children(postmaster);
     let started = Instant::now();
     let (transactions, refused) = match &workload {
@@ -137,6 +146,7 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
     };
     let elapsed = started.elapsed();
     let live = proxy.stop();
+    let watched = watch.stop();
     let lost = live.lost_bytes.load(std::sync::atomic::Ordering::Relaxed);
     anyhow::ensure!(
         lost == 0,
@@ -152,6 +162,7 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
         refused,
         backend_cpu,
         elapsed,
+        watched,
     })
 }
 

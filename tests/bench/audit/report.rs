@@ -214,6 +214,8 @@ pub fn raw(
         "run_s": recorded.elapsed.as_secs_f64(), "backend_cpu_s": recorded.backend_cpu,
         "audit_cpu_s": judged.cpu, "audit_s": judged.elapsed.as_secs_f64(), "audit_peak_mib": judged.peak_mib,
         "checked": judged.checked(), "tiers": judged.tiers(), "violations": judged.violations(),
+        "live_recorder_cpu_s": recorded.watched.recorder_cpu, "live_audit_cpu_s": recorded.watched.audit_cpu,
+        "live_lag_s": recorded.watched.lag.as_secs_f64(), "live_shed": recorded.watched.shed,
         "reasons": judged.reasons(10),
     })
 }
