@@ -4,16 +4,18 @@ use super::eval::is_plain;
 use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
 use crate::sql::plan::{
     Access, Aggregate, Body, Cte, CteQuery, Distinct, Expr, Fit, From, Group, Query, RelationSource, Scan,
-    Select, SetFunction, SetOperation, SortKey,
+    Select, SetFunction, SetOperation, SortKey, is_ordered,
 };
+use crate::state::index::Range;
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
-use crate::value::compare::{same, sort_compare};
+use crate::value::compare::{same, sort_compare, total_order};
 use crate::value::{Accumulator, Collation, Key, Value, oid};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -49,6 +51,17 @@ pub(super) struct Level<'s> {
     pub open: Cell<bool>,
     /// An error in a condition is one that the server must raise, too.
     pub strict: bool,
+    /// Only the first rows in the order of a column are asked for.
+    pub first: Option<First>,
+}
+
+/// ORDER BY … LIMIT over one table whose rows can be read in that order.
+pub(super) struct First {
+    column: usize,
+    descending: bool,
+    wanted: usize,
+    /// Rows that were found for certain so far.
+    found: Cell<usize>,
 }
 
 type Emit<'e> = &'e mut dyn FnMut(&mut Frame, bool) -> Outcome<()>;
@@ -117,7 +130,10 @@ impl Run<'_> {
     pub(super) fn output(&self, query: &Query, outer: Option<&Scope<'_>>, top: bool) -> Outcome<Output> {
         self.run_ctes(&query.ctes, outer)?;
         let mut output = match &query.body {
-            Body::Select(select) => self.select(select, outer, top && query.limit.is_none())?,
+            Body::Select(select) => {
+                let first = self.first(query, select, outer)?;
+                self.select(select, outer, top && query.limit.is_none(), first)?
+            }
             Body::Values(rows) => {
                 let frame = Frame::default();
                 let scope = Scope { frame: &frame, outer };
@@ -354,12 +370,73 @@ impl Run<'_> {
         })
     }
 
-    fn select(&self, select: &Select, outer: Option<&Scope<'_>>, strict: bool) -> Outcome<Output> {
+    /// Whether it is enough to look at the first rows in the order of a column.
+    fn first(&self, query: &Query, select: &Select, outer: Option<&Scope<'_>>) -> Outcome<Option<First>> {
+        let (Some(From::Scan(scan)), [relation], Some(key), Some(_)) = (
+            &select.from,
+            select.relations.as_slice(),
+            query.order.first(),
+            &query.limit,
+        ) else {
+            return Ok(None);
+        };
+        let plain = |target: &Expr| matches!(target, Expr::Column { .. } | Expr::Const(_) | Expr::Bound(_));
+        let (RelationSource::Table(table), Some(Expr::Column { up: 0, column, .. })) =
+            (&relation.source, select.targets.get(key.column))
+        else {
+            return Ok(None);
+        };
+        let column = *column as usize;
+        let table = self.views.snapshot.catalog().table(*table);
+        let is_ordered = table.is_some_and(|table| {
+            let kept = table.columns.get(column);
+            let unique = match &scan.access {
+                Access::Lookup { columns, .. } => {
+                    let covered = |key: &[usize]| key.iter().all(|column| columns.contains(column));
+                    columns.contains(&column)
+                        || table
+                            .keys
+                            .iter()
+                            .any(|key| key.is_plain() && covered(&key.columns))
+                }
+                Access::AnyOf { .. } => true,
+                Access::All => false,
+            };
+            !unique && kept.is_some_and(|kept| kept.not_null && is_ordered(kept.type_oid))
+        });
+        let is_plain = select.group.is_none()
+            && select.filter.is_empty()
+            && matches!(select.distinct, Distinct::No)
+            && scan.never_fails
+            && select.targets.iter().all(plain)
+            && scan.bounds.as_ref().is_none_or(|bounds| bounds.column == column)
+            // A row that changed since it was found is looked at again, and may then be another.
+            && (select.locking.is_empty() || !self.views_differ());
+        if !is_ordered || !is_plain {
+            return Ok(None);
+        }
+        let cutting = self.cutting(query, outer)?;
+        Ok(cutting.limit.map(|limit| First {
+            column,
+            descending: key.descending,
+            wanted: cutting.offset.saturating_add(limit) as usize,
+            found: Cell::new(0),
+        }))
+    }
+
+    fn select(
+        &self,
+        select: &Select,
+        outer: Option<&Scope<'_>>,
+        strict: bool,
+        first: Option<First>,
+    ) -> Outcome<Output> {
         let level = Level {
             select,
             outer,
             open: Cell::new(false),
             strict: strict && select.relations.len() <= 1,
+            first,
         };
         let mut output = match &select.group {
             Some(group) => self.grouped(&level, group)?,
@@ -372,6 +449,9 @@ impl Run<'_> {
                         values.push(self.target(target, &scope, certain && strict)?);
                     }
                     let sources = sources(select, frame);
+                    if let Some(first) = &level.first {
+                        first.found.set(first.found.get() + usize::from(certain));
+                    }
                     output.rows.push(OutputRow {
                         values,
                         certain,
@@ -666,6 +746,18 @@ impl Run<'_> {
         };
         match &relation.source {
             RelationSource::Table(table) => {
+                if level.first.is_some() || scan.bounds.is_some() {
+                    let mut rows = |frame: &mut Frame, id: RowId, row: Row| {
+                        let row = match row.len() < relation.width {
+                            true => self.widen_row(*table, row),
+                            false => row,
+                        };
+                        each(frame, id, &row, true)
+                    };
+                    if self.in_order(level, scan, *table, frame, &mut rows)? {
+                        return Ok(());
+                    }
+                }
                 let rows = self.table_rows(level, scan, *table, frame)?;
                 self.work(rows.len() as u64 + 1)?;
                 for (id, row) in rows.iter() {
@@ -792,6 +884,88 @@ impl Run<'_> {
         }
     }
 
+    /// Reads the rows between bounds, or the first ones in the order of a column; `false` if that is not possible.
+    fn in_order(
+        &self,
+        level: &Level<'_>,
+        scan: &Scan,
+        table: TableId,
+        frame: &mut Frame,
+        each: &mut dyn FnMut(&mut Frame, RowId, Row) -> Outcome<()>,
+    ) -> Outcome<bool> {
+        let scope = Scope {
+            frame,
+            outer: level.outer,
+        };
+        let none: Arc<[usize]> = Arc::from([]);
+        let (columns, exprs) = match &scan.access {
+            Access::All => (&none, &[][..]),
+            Access::Lookup { columns, key } => (columns, key.as_slice()),
+            Access::AnyOf { .. } => return Ok(false),
+        };
+        let mut key: SmallVec<[Value; 4]> = SmallVec::new();
+        for (expr, fit) in exprs {
+            match fitted(self.eval(expr, &scope)?, *fit) {
+                Fitted::Value(value) => key.push(value),
+                Fitted::Nothing => return Ok(true),
+                Fitted::Unknown => return Ok(false),
+            }
+        }
+        // A bound that does not fit the column, or cannot be computed, bounds nothing: the condition decides.
+        let bound = |side: Option<&(Expr, Fit)>| match side.map(|(expr, fit)| (self.eval(expr, &scope), *fit))
+        {
+            Some((Ok(value), fit)) => match fitted(value, fit) {
+                Fitted::Value(value) => Bound::Included(value),
+                _ => Bound::Unbounded,
+            },
+            _ => Bound::Unbounded,
+        };
+        let bounds = scan.bounds.as_ref();
+        let first = level.first.as_ref();
+        let Some(column) = first
+            .map(|first| first.column)
+            .or(bounds.map(|bounds| bounds.column))
+        else {
+            return Ok(false);
+        };
+        let mut range = Range {
+            column,
+            lower: bound(bounds.and_then(|bounds| bounds.lower.as_ref())),
+            upper: bound(bounds.and_then(|bounds| bounds.upper.as_ref())),
+            descending: first.is_some_and(|first| first.descending),
+            enough: first.map_or(usize::MAX, |first| first.wanted.max(8)),
+            goes_on: false,
+        };
+        if columns.is_empty() {
+            self.touch_scan(table, self.row_filter(level, scan));
+        } else {
+            self.touch_key(table, columns, &key);
+        }
+        loop {
+            let mut rows: Vec<(RowId, Row)> = Vec::new();
+            let view = self.views.snapshot;
+            let reached = view.range(table, columns, &key, &range, &mut |id, row| {
+                rows.push((id, row.clone()));
+            });
+            if !reached.certain {
+                level.open.set(true);
+            }
+            self.work(rows.len() as u64 + 1)?;
+            for (id, row) in rows {
+                each(frame, id, row)?;
+            }
+            let Some(last) = reached.last else { return Ok(true) };
+            if first.is_some_and(|first| first.found.get() >= first.wanted) {
+                return Ok(true);
+            }
+            match range.descending {
+                true => range.upper = Bound::Excluded(last),
+                false => range.lower = Bound::Excluded(last),
+            }
+            range.goes_on = true;
+        }
+    }
+
     /// The rows of a base table that the access path gives; also records what was read.
     fn table_rows(
         &self,
@@ -844,7 +1018,7 @@ impl Run<'_> {
                     for item in items {
                         match fitted(item, *fit) {
                             Fitted::Value(value) => {
-                                let known = keys.iter().any(|other| Key(other.clone()) == Key(value.clone()));
+                                let known = keys.iter().any(|other| total_order(other, &value).is_eq());
                                 if !known {
                                     keys.push(value);
                                 }

@@ -373,6 +373,7 @@ impl Run<'_> {
             outer: None,
             open: Cell::new(false),
             strict: false,
+            first: None,
         };
         let mut frames: Vec<Frame> = Vec::new();
         let mut uncertain = false;
@@ -466,6 +467,7 @@ impl Run<'_> {
             outer,
             open: Cell::new(false),
             strict,
+            first: None,
         };
         let mut found = Vec::new();
         let RelationSource::Table(table) = select.relations[0].source else {

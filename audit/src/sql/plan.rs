@@ -9,7 +9,7 @@
 
 use crate::state::TableId;
 use crate::state::catalog::Function;
-use crate::value::{CastKind, Collation, FunctionId, ResolvedAggregate, TypeOid, Value};
+use crate::value::{CastKind, Collation, FunctionId, ResolvedAggregate, TypeOid, Value, oid};
 use pgassay_rules::Level;
 use std::sync::Arc;
 
@@ -375,6 +375,18 @@ pub struct Scan {
     pub filter: Vec<Expr>,
     /// Those of them that look at this relation alone, for the footprint.
     pub own: Arc<[Expr]>,
+    /// Bounds of one more column, which the conditions imply.
+    pub bounds: Option<Bounds>,
+    /// No row can make a condition raise an error: rows that are not looked at change nothing.
+    pub never_fails: bool,
+}
+
+/// The rows between two values of a column whose order is known, both included.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    pub column: usize,
+    pub lower: Option<(Expr, Fit)>,
+    pub upper: Option<(Expr, Fit)>,
 }
 
 #[derive(Clone, Debug)]
@@ -391,6 +403,14 @@ pub enum Access {
         values: Vec<(Expr, Fit)>,
         array: bool,
     },
+}
+
+/// Types whose values are kept in the order in which the server sorts them, whatever its collation.
+pub fn is_ordered(type_oid: TypeOid) -> bool {
+    matches!(
+        type_oid,
+        oid::INT2 | oid::INT4 | oid::INT8 | oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::NUMERIC
+    )
 }
 
 /// How the value of a key is made comparable with the column it is looked up in.

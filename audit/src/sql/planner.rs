@@ -10,7 +10,9 @@ use super::token::{self, Class, Literal, Shape};
 use crate::state::Catalog;
 use crate::trace::Parameter;
 use crate::value::{self, Context, SqlError, TypeOid, Value, oid};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 /// Plans of one catalog that are kept; beyond it the cache starts anew.
@@ -59,31 +61,69 @@ pub struct Planner {
 
 #[derive(Default)]
 struct Cache {
-    plans: FxHashMap<PlanKey, Vec<(Pins, Arc<Planned>)>>,
-    texts: FxHashMap<TextKey, Prepared>,
+    /// By hash of the key: looking one up needs no key of one's own.
+    plans: FxHashMap<u64, SmallVec<[Plans; 1]>>,
+    texts: FxHashMap<u64, SmallVec<[Text; 1]>>,
     hits: u64,
     misses: u64,
+}
+
+/// What besides the text decides the meaning of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Surroundings<'a> {
+    catalog: u64,
+    search_path: &'a [String],
+    parameter_types: &'a [TypeOid],
+}
+
+/// The same, to keep.
+struct Kept {
+    catalog: u64,
+    search_path: Box<[String]>,
+    parameter_types: Box<[TypeOid]>,
+}
+
+/// The plans of one shape.
+struct Plans {
+    around: Kept,
+    shape: Box<str>,
+    classes: Box<str>,
+    plans: Vec<(Pins, Arc<Planned>)>,
+}
+
+/// The plan of one text that comes again and again.
+struct Text {
+    around: Kept,
+    text: Arc<str>,
+    part: u16,
+    prepared: Prepared,
 }
 
 /// Constants that a plan depends on: index and text.
 type Pins = Vec<(usize, String)>;
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct PlanKey {
-    catalog: u64,
-    shape: String,
-    classes: String,
-    search_path: Vec<String>,
-    parameter_types: Vec<TypeOid>,
-}
+impl Surroundings<'_> {
+    fn keep(&self) -> Kept {
+        Kept {
+            catalog: self.catalog,
+            search_path: self.search_path.into(),
+            parameter_types: self.parameter_types.into(),
+        }
+    }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct TextKey {
-    catalog: u64,
-    text: Arc<str>,
-    part: u16,
-    search_path: Vec<String>,
-    parameter_types: Vec<TypeOid>,
+    fn are(&self, kept: &Kept) -> bool {
+        self.catalog == kept.catalog
+            && *self.parameter_types == *kept.parameter_types
+            && *self.search_path == *kept.search_path
+    }
+
+    fn hash_with(&self, more: impl Hash) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.catalog.hash(&mut hasher);
+        self.parameter_types.hash(&mut hasher);
+        more.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Planner {
@@ -104,14 +144,17 @@ impl Planner {
             .cache
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let text_key = TextKey {
+        let around = Surroundings {
             catalog: catalog.version(),
-            text: text.clone(),
-            part,
-            search_path: settings.search_path.clone(),
-            parameter_types: parameter_types.to_vec(),
+            search_path: &settings.search_path,
+            parameter_types,
         };
-        if let Some(prepared) = cache.texts.get(&text_key).cloned() {
+        let text_hash = around.hash_with((&**text, part));
+        let known = cache.texts.get(&text_hash).and_then(|texts| {
+            let found = |kept: &&Text| kept.part == part && kept.text == *text && around.are(&kept.around);
+            texts.iter().find(found).map(|kept| kept.prepared.clone())
+        });
+        if let Some(prepared) = known {
             cache.hits += 1;
             return prepared;
         }
@@ -125,22 +168,20 @@ impl Planner {
             return prepare_unshaped(catalog, text, part, settings, parameter_types);
         };
         let literals: Arc<[Value]> = shape.literals.iter().map(literal_value).collect();
-        let plan_key = PlanKey {
-            catalog: catalog.version(),
-            shape: shape.text.clone(),
-            classes: shape.classes.clone(),
-            search_path: text_key.search_path.clone(),
-            parameter_types: text_key.parameter_types.clone(),
-        };
+        let hash = around.hash_with((&shape.text, &shape.classes));
         let fits = |pins: &Pins| {
             pins.iter()
                 .all(|(index, text)| shape.literals[*index].text == *text)
         };
-        let found = cache
-            .plans
-            .get(&plan_key)
-            .and_then(|entries| entries.iter().find(|(pins, _)| fits(pins)));
-        let prepared = match found.map(|(_, planned)| planned.clone()) {
+        let of_shape = |plans: &Plans| {
+            *plans.shape == *shape.text && *plans.classes == *shape.classes && around.are(&plans.around)
+        };
+        let found = cache.plans.get(&hash).and_then(|plans| {
+            let plans = plans.iter().find(|plans| of_shape(plans))?;
+            let (_, planned) = plans.plans.iter().find(|(pins, _)| fits(pins))?;
+            Some(planned.clone())
+        });
+        let prepared = match found {
             Some(planned) => {
                 cache.hits += 1;
                 Prepared { planned, literals }
@@ -158,14 +199,23 @@ impl Planner {
                 if cache.plans.len() >= PLANS_MAX {
                     cache.plans.clear();
                 }
-                let entries = cache.plans.entry(plan_key).or_default();
+                let entries = cache.plans.entry(hash).or_default();
+                let at = entries.iter().position(of_shape).unwrap_or_else(|| {
+                    entries.push(Plans {
+                        around: around.keep(),
+                        shape: shape.text.as_str().into(),
+                        classes: shape.classes.as_str().into(),
+                        plans: Vec::new(),
+                    });
+                    entries.len() - 1
+                });
                 // A plan that looks at its constants is as good as uncached once there are many of them.
-                if entries.len() < 64 {
+                if entries[at].plans.len() < 64 {
                     let pinned = pins
                         .into_iter()
                         .map(|index| (index, shape.literals[index].text.clone()))
                         .collect();
-                    entries.push((pinned, planned.clone()));
+                    entries[at].plans.push((pinned, planned.clone()));
                 }
                 Prepared { planned, literals }
             }
@@ -175,7 +225,12 @@ impl Planner {
             if cache.texts.len() >= TEXTS_MAX {
                 cache.texts.clear();
             }
-            cache.texts.insert(text_key, prepared.clone());
+            cache.texts.entry(text_hash).or_default().push(Text {
+                around: around.keep(),
+                text: text.clone(),
+                part,
+                prepared: prepared.clone(),
+            });
         }
         prepared
     }

@@ -1,89 +1,331 @@
-//! Rows by the values of some columns.
+//! Rows by the values of some columns, and, where asked for, in the order of one more.
 //!
-//! Always true: a row with an unknown in one of the columns is found under every key.
+//! Always true:
+//!   - a row with an unknown in one of the columns is found under every key;
+//!   - what is found may hold a row with another key, seldom (keys are kept as hashes): whoever asks compares;
+//!   - rows of one key come in an order that is the same on every run.
 
 use super::{Row, RowId};
+use crate::value::compare::{hash_value, total_order};
 use crate::value::{Key, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
+use std::ops::Bound;
 
-type IndexKey = SmallVec<[Key; 2]>;
+/// Beyond this many rows of one key a list is no longer looked through.
+const FEW: usize = 32;
 
 #[derive(Debug)]
 pub struct Index {
     columns: Box<[usize]>,
-    rows: FxHashMap<IndexKey, SmallVec<[RowId; 2]>>,
-    unknown: Vec<RowId>,
+    /// The column whose order the rows of one key are kept in.
+    sorted: Option<usize>,
+    rows: Rows,
+    unknown: BTreeSet<RowId>,
+}
+
+#[derive(Debug)]
+enum Rows {
+    Hashed(FxHashMap<u64, Ids>),
+    Sorted(BTreeMap<(u64, Key), Ids>),
+}
+
+/// The rows of one key.
+#[derive(Debug)]
+enum Ids {
+    Few(SmallVec<[RowId; 2]>),
+    Many(BTreeSet<RowId>),
+}
+
+/// A part of an order: values of one column.
+#[derive(Clone, Debug)]
+pub struct Range {
+    pub column: usize,
+    pub lower: Bound<Value>,
+    pub upper: Bound<Value>,
+    pub descending: bool,
+    /// No more is asked for once there are this many.
+    pub enough: usize,
+    /// The rows before it were read already, and with them those that have no place in the order.
+    pub goes_on: bool,
+}
+
+/// Where a row is kept.
+enum Place {
+    Hashed(u64),
+    Sorted(u64, Key),
 }
 
 impl Index {
-    pub fn new(columns: &[usize]) -> Index {
+    pub fn new(columns: &[usize], sorted: Option<usize>) -> Index {
         Index {
             columns: columns.into(),
-            rows: FxHashMap::default(),
-            unknown: Vec::new(),
+            sorted,
+            rows: match sorted {
+                None => Rows::Hashed(FxHashMap::default()),
+                Some(_) => Rows::Sorted(BTreeMap::new()),
+            },
+            unknown: BTreeSet::new(),
         }
     }
 
-    pub fn columns(&self) -> &[usize] {
-        &self.columns
+    pub fn is_by(&self, columns: &[usize], sorted: Option<usize>) -> bool {
+        *self.columns == *columns && self.sorted == sorted
     }
 
     /// `None` if a cell is unknown.
-    fn key_of(&self, row: &Row) -> Option<IndexKey> {
-        let mut key = IndexKey::new();
+    fn place_of(&self, row: &Row) -> Option<Place> {
+        let mut hasher = FxHasher::default();
         for &column in &self.columns {
             match row.get(column) {
                 None | Some(Value::Unknown) => return None,
-                Some(value) => key.push(Key(value.clone())),
+                Some(value) => hash_value(value, &mut hasher),
             }
         }
-        Some(key)
+        let hash = hasher.finish();
+        match self.sorted.map(|column| row.get(column)) {
+            None => Some(Place::Hashed(hash)),
+            Some(None | Some(Value::Unknown)) => None,
+            Some(Some(value)) => Some(Place::Sorted(hash, Key(value.clone()))),
+        }
     }
 
+    /// Whether both are kept at the same place.
     pub fn same_key(&self, a: &Row, b: &Row) -> bool {
-        self.key_of(a) == self.key_of(b)
+        let columns = || self.columns.iter().copied().chain(self.sorted);
+        let is_unknown =
+            |row: &Row| columns().any(|column| matches!(row.get(column), None | Some(Value::Unknown)));
+        if is_unknown(a) || is_unknown(b) {
+            return is_unknown(a) && is_unknown(b);
+        }
+        let same = |column: usize| match (a.get(column), b.get(column)) {
+            (Some(a), Some(b)) => total_order(a, b).is_eq(),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        columns().all(same)
     }
 
     pub fn add(&mut self, row: &Row, id: RowId) {
-        match self.key_of(row) {
-            Some(key) => {
-                let rows = self.rows.entry(key).or_default();
-                if !rows.contains(&id) {
-                    rows.push(id);
-                }
+        let ids = match (self.place_of(row), &mut self.rows) {
+            (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => rows.entry(hash).or_default(),
+            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => rows.entry((hash, key)).or_default(),
+            _ => {
+                self.unknown.insert(id);
+                return;
             }
-            None => {
-                if !self.unknown.contains(&id) {
-                    self.unknown.push(id);
-                }
-            }
-        }
+        };
+        ids.insert(id);
     }
 
     pub fn remove(&mut self, row: &Row, id: RowId) {
-        match self.key_of(row) {
-            Some(key) => {
-                if let Some(rows) = self.rows.get_mut(&key) {
-                    rows.retain(|r| *r != id);
-                    if rows.is_empty() {
-                        self.rows.remove(&key);
-                    }
+        match (self.place_of(row), &mut self.rows) {
+            (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => {
+                if rows.get_mut(&hash).is_some_and(|ids| ids.remove(id)) {
+                    rows.remove(&hash);
                 }
             }
-            None => self.unknown.retain(|r| *r != id),
+            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => {
+                let place = (hash, key);
+                if rows.get_mut(&place).is_some_and(|ids| ids.remove(id)) {
+                    rows.remove(&place);
+                }
+            }
+            _ => {
+                self.unknown.remove(&id);
+            }
         }
     }
 
     pub fn find(&self, key: &[Value]) -> SmallVec<[RowId; 4]> {
-        let key: IndexKey = key.iter().map(|v| Key(v.clone())).collect();
-        let mut found: SmallVec<[RowId; 4]> = self.rows.get(&key).into_iter().flatten().copied().collect();
-        found.extend(
-            self.unknown
-                .iter()
-                .copied()
-                .filter(|id| !self.rows.get(&key).is_some_and(|r| r.contains(id))),
-        );
+        let Rows::Hashed(rows) = &self.rows else {
+            return SmallVec::new();
+        };
+        let known = rows.get(&hash_of(key));
+        let mut found: SmallVec<[RowId; 4]> = SmallVec::new();
+        if let Some(ids) = known {
+            ids.each(|id| found.push(id));
+        }
+        let others = self.unknown.iter().copied();
+        found.extend(others.filter(|id| !known.is_some_and(|ids| ids.contains(*id))));
         found
+    }
+
+    /// The rows of a key in the order of the sorted column, each with the value it is kept under, and whether there
+    /// are no more. Ends after the last row of a value; `unknown` rows are not among them.
+    pub fn range(&self, key: &[Value], range: &Range) -> (Vec<(Key, SmallVec<[RowId; 2]>)>, bool) {
+        let Rows::Sorted(rows) = &self.rows else {
+            return (Vec::new(), true);
+        };
+        let hash = hash_of(key);
+        let bound = |bound: &Bound<Value>, none: Bound<(u64, Key)>| match bound {
+            Bound::Included(value) => Bound::Included((hash, Key(value.clone()))),
+            Bound::Excluded(value) => Bound::Excluded((hash, Key(value.clone()))),
+            Bound::Unbounded => none,
+        };
+        // NULL is the least key, and unknown the greatest, which is never kept.
+        let lower = bound(&range.lower, Bound::Included((hash, Key(Value::Null))));
+        let upper = bound(&range.upper, Bound::Included((hash, Key(Value::Unknown))));
+        if is_empty(&lower, &upper) {
+            return (Vec::new(), true);
+        }
+        let mut found = Vec::new();
+        let mut count = 0;
+        let mut take = |(place, ids): (&(u64, Key), &Ids)| {
+            let mut list = SmallVec::new();
+            ids.each(|id| list.push(id));
+            count += list.len();
+            found.push((place.1.clone(), list));
+            count >= range.enough
+        };
+        let part = rows.range((lower, upper));
+        let stopped = if range.descending {
+            part.rev().any(&mut take)
+        } else {
+            let mut part = part;
+            part.any(&mut take)
+        };
+        (found, !stopped)
+    }
+
+    /// Rows that may have any key.
+    pub fn unknown(&self) -> impl Iterator<Item = RowId> + '_ {
+        self.unknown.iter().copied()
+    }
+}
+
+/// `BTreeMap::range` panics where nothing can lie between.
+fn is_empty(lower: &Bound<(u64, Key)>, upper: &Bound<(u64, Key)>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => {
+            low >= high
+        }
+        _ => false,
+    }
+}
+
+fn hash_of(key: &[Value]) -> u64 {
+    let mut hasher = FxHasher::default();
+    key.iter().for_each(|value| hash_value(value, &mut hasher));
+    hasher.finish()
+}
+
+impl Default for Ids {
+    fn default() -> Ids {
+        Ids::Few(SmallVec::new())
+    }
+}
+
+impl Ids {
+    fn insert(&mut self, id: RowId) {
+        match self {
+            Ids::Few(ids) if ids.contains(&id) => {}
+            Ids::Few(ids) if ids.len() < FEW => ids.push(id),
+            Ids::Few(ids) => {
+                let mut many: BTreeSet<RowId> = ids.iter().copied().collect();
+                many.insert(id);
+                *self = Ids::Many(many);
+            }
+            Ids::Many(ids) => {
+                ids.insert(id);
+            }
+        }
+    }
+
+    /// Whether nothing is left.
+    fn remove(&mut self, id: RowId) -> bool {
+        match self {
+            Ids::Few(ids) => {
+                ids.retain(|known| *known != id);
+                ids.is_empty()
+            }
+            Ids::Many(ids) => {
+                ids.remove(&id);
+                // Half of the limit, so that a row that comes and goes does not turn the list back and forth.
+                if ids.len() <= FEW / 2 {
+                    *self = Ids::Few(ids.iter().copied().collect());
+                }
+                false
+            }
+        }
+    }
+
+    fn contains(&self, id: RowId) -> bool {
+        match self {
+            Ids::Few(ids) => ids.contains(&id),
+            Ids::Many(ids) => ids.contains(&id),
+        }
+    }
+
+    fn each(&self, f: impl FnMut(RowId)) {
+        match self {
+            Ids::Few(ids) => ids.iter().copied().for_each(f),
+            Ids::Many(ids) => ids.iter().copied().for_each(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+
+    fn row(a: i32, b: i32) -> Row {
+        Row::from(vec![Value::Int4(a), Value::Int4(b)])
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_the_column() {
+        let mut index = Index::new(&[0], Some(1));
+        for n in 0..100 {
+            index.add(&row(n % 2, n), RowId(n as u64));
+        }
+        let range = |lower, upper, descending, enough| Range {
+            column: 1,
+            lower,
+            upper,
+            descending,
+            enough,
+            goes_on: false,
+        };
+        let ids = |range: &Range| -> (Vec<u64>, bool) {
+            let (found, over) = index.range(&[Value::Int4(0)], range);
+            (
+                found.iter().flat_map(|(_, ids)| ids).map(|id| id.0).collect(),
+                over,
+            )
+        };
+        let below = Bound::Excluded(Value::Int4(8));
+        assert_eq!(
+            ids(&range(Bound::Unbounded, below.clone(), false, usize::MAX)),
+            (vec![0, 2, 4, 6], true)
+        );
+        assert_eq!(
+            ids(&range(Bound::Unbounded, below.clone(), true, 2)),
+            (vec![6, 4], false)
+        );
+        assert_eq!(
+            ids(&range(Bound::Included(Value::Int4(9)), below, false, 2)),
+            (vec![], true)
+        );
+    }
+
+    #[test]
+    fn many_rows_of_one_key_come_and_go() {
+        let mut index = Index::new(&[0], None);
+        for n in 0..100 {
+            index.add(&row(1, n), RowId(n as u64));
+            index.add(&row(1, n), RowId(n as u64));
+        }
+        assert_eq!(index.find(&[Value::Int4(1)]).len(), 100);
+        for n in 0..99 {
+            index.remove(&row(1, n), RowId(n as u64));
+        }
+        let last: SmallVec<[RowId; 4]> = smallvec![RowId(99)];
+        assert_eq!(index.find(&[Value::Int4(1)]), last);
+        index.add(&Row::from(vec![Value::Unknown, Value::Null]), RowId(7));
+        assert_eq!(index.find(&[Value::Int4(5)]).as_slice(), [RowId(7)]);
     }
 }

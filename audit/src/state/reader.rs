@@ -6,12 +6,14 @@
 //! Where the windows decide, this is a hash lookup and a comparison of two numbers; where they do not, the
 //! [`Chooser`] is asked.
 
+use super::index::Range;
 use super::overlay::{OWN, Overlay};
 use super::store::{Chain, Store, Table, Version};
-use super::view::{Knowledge, has_key};
+use super::view::{Knowledge, Reached, has_key};
 use super::{Catalog, Row, RowId, TableId, View};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::trace::{Outcome, Window};
+use crate::value::compare::total_order;
 use crate::value::{Context, Key, Value, decode};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -253,6 +255,79 @@ impl View for Reader<'_> {
         }
         // Where the key is unique and its row was found, there is no other.
         certain || (found && self.is_unique(table, columns))
+    }
+
+    fn range(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        range: &Range,
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> Reached {
+        let own = self.own.table(table);
+        let nowhere = self.own.havoc_everything.is_some() || own.is_some_and(|o| o.havoc.is_some());
+        let truncated = own.is_some_and(|o| o.truncated);
+        let Some(kept) = self.table(table).filter(|_| !nowhere && !truncated) else {
+            let certain = if columns.is_empty() {
+                self.scan(table, each);
+                self.knowledge(table) == Knowledge::Complete
+            } else {
+                self.lookup(table, columns, key, each)
+            };
+            return Reached { certain, last: None };
+        };
+        let mut certain = self.is_created(table)
+            || match columns.is_empty() {
+                true => kept.scanned() == Knowledge::Complete,
+                false => kept.knows(columns, key, self.window.sent),
+            } && !own.is_some_and(|o| o.unseen);
+        self.unsure.set(false);
+        let (unknown, found, over) = kept.range(columns, key, range);
+        let is_own = |id: RowId| own.is_some_and(|o| o.replaced.contains_key(&id));
+        for id in unknown.into_iter().filter(|_| !range.goes_on) {
+            if let Some(row) = kept
+                .chain(id)
+                .filter(|_| !is_own(id))
+                .and_then(|c| self.visible(c))
+                && has_key(row, columns, key)
+                && (row.get(range.column).is_none_or(Value::is_unknown) || !is_key_known(row, columns))
+            {
+                each(id, row);
+            }
+        }
+        if let Some(own) = own.filter(|_| !range.goes_on) {
+            let replaced = own
+                .replaced
+                .iter()
+                .filter_map(|(id, r)| r.row.as_ref().map(|row| (*id, row)));
+            let inserted = own.inserted.iter().map(|(id, row)| (*id, row));
+            for (id, row) in replaced.chain(inserted) {
+                if has_key(row, columns, key) {
+                    each(id, row);
+                }
+            }
+        }
+        let last = found.last().map(|(value, _)| value.0.clone());
+        for (value, id) in found {
+            // Other versions of the row are kept elsewhere: it comes where the visible one is.
+            if let Some(row) = kept
+                .chain(id)
+                .filter(|_| !is_own(id))
+                .and_then(|c| self.visible(c))
+                && row
+                    .get(range.column)
+                    .is_some_and(|cell| total_order(cell, &value.0).is_eq())
+                && has_key(row, columns, key)
+            {
+                each(id, row);
+            }
+        }
+        certain &= !self.unsure.get();
+        Reached {
+            certain,
+            last: last.filter(|_| !over),
+        }
     }
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {

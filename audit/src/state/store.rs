@@ -8,7 +8,7 @@
 //!   - a version whose successor every future snapshot must see is gone;
 //!   - an index names every row of which any kept version has the key.
 
-use super::index::Index;
+use super::index::{Index, Range};
 use super::view::Knowledge;
 use super::{Catalog, Row, RowId, TableId};
 use crate::points::CommitId;
@@ -103,11 +103,33 @@ impl Table {
 
     /// Rows of which some kept version has `key` in `columns`, or an unknown there.
     pub fn candidates(&self, columns: &[usize], key: &[Value]) -> SmallVec<[RowId; 4]> {
+        self.with_index(columns, None, |index| index.find(key))
+    }
+
+    /// Rows in the order of one column: those with `key` in `columns` (or with an unknown, in the first list), each
+    /// with the value under which it was found; and whether there are no more.
+    pub fn range(
+        &self,
+        columns: &[usize],
+        key: &[Value],
+        range: &Range,
+    ) -> (Vec<RowId>, Vec<(Key, RowId)>, bool) {
+        self.with_index(columns, Some(range.column), |index| {
+            let (found, over) = index.range(key, range);
+            let found = found
+                .into_iter()
+                .flat_map(|(key, ids)| ids.into_iter().map(move |id| (key.clone(), id)));
+            (index.unknown().collect(), found.collect(), over)
+        })
+    }
+
+    /// The index, built when it is first asked for.
+    fn with_index<T>(&self, columns: &[usize], sorted: Option<usize>, ask: impl FnOnce(&Index) -> T) -> T {
         let mut indexes = self.indexes.borrow_mut();
-        let at = match indexes.iter().position(|i| i.columns() == columns) {
+        let at = match indexes.iter().position(|i| i.is_by(columns, sorted)) {
             Some(at) => at,
             None => {
-                let mut index = Index::new(columns);
+                let mut index = Index::new(columns, sorted);
                 for (id, chain) in self.chains() {
                     for version in &chain.versions {
                         if let Some(row) = &version.row {
@@ -119,7 +141,7 @@ impl Table {
                 indexes.len() - 1
             }
         };
-        indexes[at].find(key)
+        ask(&indexes[at])
     }
 
     /// Every row with this key is known, from `since` on.
@@ -217,12 +239,17 @@ impl Table {
 
     /// The next version of a row.
     pub fn push(&mut self, id: RowId, version: Version) {
+        let chain = &mut self.chains[id.0 as usize];
         if let Some(row) = &version.row {
+            let last = chain.versions.last().and_then(|v| v.row.as_ref());
             for index in self.indexes.get_mut() {
-                index.add(row, id);
+                // Most changes leave the key alone.
+                if !last.is_some_and(|last| index.same_key(last, row)) {
+                    index.add(row, id);
+                }
             }
         }
-        self.chains[id.0 as usize].versions.push(version);
+        chain.versions.push(version);
     }
 
     /// Gives a known value to an unknown cell, wherever in the chain that version is.

@@ -3,8 +3,10 @@
 //! The interpreter reads through this trait and knows nothing of time, order or versions; the same
 //! statement is run on different views to learn what each possible order would have answered.
 
+use super::index::Range;
 use super::{Catalog, TableId};
-use crate::value::{Key, Value};
+use crate::value::Value;
+use crate::value::compare::total_order;
 use std::sync::Arc;
 
 /// The identity of a row across its versions, unique within its table.
@@ -21,6 +23,15 @@ pub enum Knowledge {
     Complete,
     /// Rows that were never seen may exist.
     Partial,
+}
+
+/// How far a read in order has come.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    /// The absence of further rows in the range is certain.
+    pub certain: bool,
+    /// There may be more rows behind this value.
+    pub last: Option<Value>,
 }
 
 pub trait View {
@@ -43,6 +54,26 @@ pub trait View {
         each: &mut dyn FnMut(RowId, &Row),
     ) -> bool;
 
+    /// A part of the rows that [`View::lookup`] finds (of all rows, if `columns` is empty), in the order of one
+    /// column as far as this view can tell; rows outside of the range may come as well. Where only the first rows
+    /// are asked for, the value to go on behind is returned with them.
+    fn range(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        _range: &Range,
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> Reached {
+        let certain = if columns.is_empty() {
+            self.scan(table, each);
+            self.knowledge(table) == Knowledge::Complete
+        } else {
+            self.lookup(table, columns, key, each)
+        };
+        Reached { certain, last: None }
+    }
+
     fn row(&self, table: TableId, id: RowId) -> Option<Row>;
 
     /// The transaction's `now()`, where it is known.
@@ -58,6 +89,6 @@ pub fn has_key(row: &Row, columns: &[usize], key: &[Value]) -> bool {
         .zip(key)
         .all(|(&column, wanted)| match row.get(column) {
             None | Some(Value::Unknown) => true,
-            Some(cell) => Key(cell.clone()) == Key(wanted.clone()),
+            Some(cell) => total_order(cell, wanted).is_eq(),
         })
 }

@@ -7,8 +7,9 @@
 use super::Analyzer;
 use super::from::Tree;
 use super::visit::{is_simple, relations_of};
-use crate::sql::plan::{Access, Expr, Fit, From, Relation, RelationSource, Scan};
+use crate::sql::plan::{Access, Bounds, Expr, Fit, From, Relation, RelationSource, Scan, is_ordered};
 use crate::value::{TypeOid, oid};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 impl Analyzer<'_> {
@@ -120,7 +121,12 @@ impl Analyzer<'_> {
     }
 
     fn scan(&self, relation: usize, conditions: Vec<Expr>, bound: &[usize], relations: &[Relation]) -> From {
-        let (access, _) = self.access(relation, &conditions, bound, relations);
+        let (access, is_unique) = self.access(relation, &conditions, bound, relations);
+        let never_fails = conditions.iter().all(never_fails);
+        let bounds = match is_unique || !never_fails {
+            true => None,
+            false => self.bounds(relation, &access, &conditions, bound, relations),
+        };
         let own: Vec<Expr> = conditions
             .iter()
             .filter(|condition| is_simple(condition) && relations_of(condition) == [relation])
@@ -131,6 +137,8 @@ impl Analyzer<'_> {
             access,
             filter: conditions,
             own: Arc::from(own),
+            bounds,
+            never_fails,
         })
     }
 
@@ -267,6 +275,70 @@ impl Analyzer<'_> {
         (Access::Lookup { columns, key }, is_unique)
     }
 
+    /// Bounds of a column that the access path does not look at yet.
+    fn bounds(
+        &self,
+        relation: usize,
+        access: &Access,
+        conditions: &[Expr],
+        bound: &[usize],
+        relations: &[Relation],
+    ) -> Option<Bounds> {
+        let RelationSource::Table(table) = relations[relation].source else {
+            return None;
+        };
+        let table = self.catalog.table(table)?;
+        let taken: &[usize] = match access {
+            Access::All => &[],
+            Access::Lookup { columns, .. } => columns,
+            Access::AnyOf { .. } => return None,
+        };
+        let mut bounds: Option<Bounds> = None;
+        for condition in conditions.iter().flat_map(parts) {
+            let Expr::Call { function, arguments } = condition else {
+                continue;
+            };
+            let (Some(order), [left, right]) = (order_of(function.source()), arguments.as_slice()) else {
+                continue;
+            };
+            for (column, value, order) in [(left, right, order), (right, left, order.reverse())] {
+                let Expr::Column {
+                    up: 0,
+                    relation: r,
+                    column,
+                } = column
+                else {
+                    continue;
+                };
+                let column = *column as usize;
+                let is_free = *r as usize == relation && !taken.contains(&column);
+                let is_there = relations_of(value).iter().all(|used| bound.contains(used));
+                let type_oid = self.types().base(table.columns[column].type_oid);
+                if !is_free || !is_there || !is_ordered(type_oid) {
+                    continue;
+                }
+                let bounds = bounds.get_or_insert(Bounds {
+                    column,
+                    lower: None,
+                    upper: None,
+                });
+                if bounds.column != column {
+                    continue;
+                }
+                let fit = match type_oid {
+                    oid::INT2 | oid::INT4 | oid::INT8 => Fit::Integer(type_oid),
+                    _ => Fit::Same,
+                };
+                let side = match order {
+                    Ordering::Less => &mut bounds.upper,
+                    _ => &mut bounds.lower,
+                };
+                side.get_or_insert((value.clone(), fit));
+            }
+        }
+        bounds
+    }
+
     fn is_unique_column(&self, table: &crate::state::catalog::Table, any: &Option<Access>) -> bool {
         match any {
             Some(Access::AnyOf { column, .. }) => table
@@ -292,6 +364,46 @@ impl Analyzer<'_> {
             (one, other) if integer(one) && integer(other) => Some(Fit::Integer(one)),
             _ => None,
         }
+    }
+}
+
+/// BETWEEN holds two conditions.
+fn parts(condition: &Expr) -> &[Expr] {
+    match condition {
+        Expr::And(parts) => parts,
+        other => std::slice::from_ref(other),
+    }
+}
+
+/// Whether a comparison says that its left side is less (or the same), or greater (or the same).
+fn order_of(source: &str) -> Option<Ordering> {
+    let (kind, operator) = source.split_at_checked(source.len().checked_sub(2)?)?;
+    let is_comparable = matches!(
+        kind,
+        "int2" | "int4" | "int8" | "int24" | "int42" | "int28" | "int82" | "int48" | "int84"
+    ) || matches!(kind, "date_" | "timestamp_" | "numeric_");
+    match operator {
+        "lt" | "le" if is_comparable => Some(Ordering::Less),
+        "gt" | "ge" if is_comparable => Some(Ordering::Greater),
+        _ => None,
+    }
+}
+
+/// Whether no row can make this raise an error. What does not depend on rows is the same for all of them.
+fn never_fails(expr: &Expr) -> bool {
+    match expr {
+        Expr::Const(_) | Expr::Bound(_) | Expr::Column { .. } | Expr::RowPresent { .. } => true,
+        Expr::Equal { sides, .. } => never_fails(&sides.0) && never_fails(&sides.1),
+        Expr::And(parts) | Expr::Or(parts) | Expr::Coalesce(parts) => parts.iter().all(never_fails),
+        Expr::Not(inner) | Expr::IsNull(inner, _) => never_fails(inner),
+        Expr::BoolTest { argument, .. } => never_fails(argument),
+        Expr::InList { argument, items, .. } => {
+            never_fails(argument) && items.iter().all(|(_, item)| never_fails(item))
+        }
+        Expr::Call { function, arguments } if order_of(function.source()).is_some() => {
+            arguments.iter().all(never_fails)
+        }
+        other => is_simple(other) && relations_of(other).is_empty(),
     }
 }
 

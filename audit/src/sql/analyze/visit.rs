@@ -159,6 +159,11 @@ fn walk_from(from: &mut From, depth: u16, f: &mut dyn FnMut(&mut Expr, u16) -> b
             for expr in &mut scan.filter {
                 walk(expr, depth, f);
             }
+            if let Some(bounds) = &mut scan.bounds {
+                for (expr, _) in bounds.lower.iter_mut().chain(&mut bounds.upper) {
+                    walk(expr, depth, f);
+                }
+            }
         }
         From::Inner(left, right) | From::Left { left, right, .. } => {
             walk_from(left, depth, f);
