@@ -6,6 +6,7 @@
 //!   - an answer differs only if no way of pairing its rows with expected rows agrees;
 //!   - a cell is learned only where the pairing leaves no choice.
 
+use super::copy::as_rows;
 use super::expect::{Expect, ExpectedRow, Group, Rows};
 use crate::state::{RowId, TableId};
 use crate::trace::{Answer, Outcome, ServerError};
@@ -128,8 +129,15 @@ impl Expect {
                 expected: self.errors_in_words(),
             });
         }
+        let copied = match (&self.copy, &self.rows) {
+            (Some(format), Some(rows)) => match as_rows(answer, format, &rows.types) {
+                Some(copied) => Some(copied),
+                None => return Match::Unknown("copy_data".to_owned()),
+            },
+            _ => None,
+        };
         let rows = match &self.rows {
-            Some(rows) => self.compare_rows(rows, answer),
+            Some(rows) => self.compare_rows(rows, copied.as_ref().unwrap_or(answer)),
             None => Match::Agrees { learned: Vec::new() },
         };
         match (rows, self.compare_tag(answer)) {

@@ -560,6 +560,34 @@ impl DdlRun<'_, '_> {
         Ok(None)
     }
 
+    /// The views that use these tables, directly or through other views. Where a name is enough to doubt it, what
+    /// depends on it is not known to be there any more.
+    fn views_over(&self, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
+        let mut gone: Vec<Arc<Table>> = tables.to_vec();
+        let mut place = 0;
+        while place < gone.len() {
+            let name = gone[place].name.clone();
+            for view in self.catalog.tables() {
+                let uses = |definition: &Arc<str>| match pg_query::parse(
+                    definition,
+                    pg_query::ParserOptions::default(),
+                ) {
+                    Ok(parsed) => parsed.tables().iter().any(|table| {
+                        let (_, last) = table.rsplit_once('.').unwrap_or(("", table));
+                        last.trim_matches('"') == name
+                    }),
+                    Err(_) => true,
+                };
+                let known = gone.iter().any(|other| other.id == view.id);
+                if !known && view.definition.as_ref().is_some_and(uses) {
+                    gone.push(view.clone());
+                }
+            }
+            place += 1;
+        }
+        gone.split_off(tables.len())
+    }
+
     fn drop(&self, drop: &pg::DropStmt) -> Outcome<()> {
         let kind = ObjectType::try_from(drop.remove_type).unwrap_or(ObjectType::Undefined);
         let cascade = drop.behavior == pg::DropBehavior::DropCascade as i32;
@@ -583,6 +611,13 @@ impl DdlRun<'_, '_> {
                         tables.push(table.clone());
                     }
                 }
+                if cascade {
+                    tables.extend(self.views_over(&tables));
+                    if tables.iter().any(|table| table.kind == TableKind::Sequence) {
+                        // Defaults that used the sequence are gone, too.
+                        self.run.note("drop_cascade");
+                    }
+                }
                 self.edit(|editor| {
                     let mut place = 0;
                     while place < tables.len() {
@@ -596,10 +631,6 @@ impl DdlRun<'_, '_> {
                         place += 1;
                     }
                 });
-                if cascade {
-                    // Views that used the table are gone, too; those that stay in the catalog are unknown when read.
-                    self.run.note("drop_cascade");
-                }
             }
             ObjectType::ObjectIndex => {
                 let mut catalog = self.catalog.clone();

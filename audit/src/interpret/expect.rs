@@ -28,6 +28,8 @@ pub struct Expect {
     pub tag: Option<Tag>,
     /// These are the rows of one fetch: nothing is missing where the portal is suspended.
     pub in_parts: bool,
+    /// The rows come as the data of COPY … TO STDOUT.
+    pub copy: Option<crate::sql::plan::CopyFormat>,
     /// How cells are read.
     pub context: Arc<Context>,
 }
@@ -104,6 +106,7 @@ impl Expect {
             rows: None,
             tag: None,
             in_parts: false,
+            copy: None,
             context,
         }
     }

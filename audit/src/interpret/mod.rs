@@ -251,8 +251,11 @@ fn statement(run: &Run<'_>, kind: &Kind, copy: Option<&[u8]>) -> Outcome<Expect>
             }
         }
         Kind::CopyTo(copy_to) => {
-            run.output(&copy_to.query, None, true)?;
-            return Fault::unsure("copy_to");
+            let query = &copy_to.query;
+            let output = run.output(query, None, true)?;
+            let cutting = run.cutting(query, None)?;
+            expect.rows = Some(answer(run, query, output, cutting)?);
+            expect.copy = Some(copy_to.format.clone());
         }
         Kind::CopyFrom(copy_from) => {
             let Some(data) = copy else {

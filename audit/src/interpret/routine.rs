@@ -2,12 +2,14 @@
 //!
 //! Always true:
 //!   - a later statement of a routine sees what an earlier one wrote;
-//!   - under READ COMMITTED every statement of a routine may see a newer snapshot than the one before. A routine is
-//!     run on the oldest and on the newest state that it can see; only where both agree is anything concluded.
+//!   - under READ COMMITTED every statement of a routine may see a newer snapshot than the one before. What was
+//!     locked cannot have changed since, so one view of the newest state serves all writes, and one read of a
+//!     snapshot is the snapshot's. Beyond that the routine is run on the oldest and on the newest state that it can
+//!     see, and what differs is unknown.
 
 use super::expect::{ExpectedRow, Group, Rows};
 use super::run::{Fault, Outcome, Run};
-use super::{Effect, Views};
+use super::{Effect, Touch, Views};
 use crate::sql::plan::{Kind, Planned, Routine, Step};
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId, View};
@@ -22,6 +24,8 @@ use std::sync::Arc;
 /// Ids of rows that a routine inserted and may yet change itself.
 const OWN: u64 = 1 << 61;
 const STEPS_MAX: usize = 100_000;
+/// Each unknown condition doubles what is run behind it, at worst.
+const FORKS_MAX: usize = 64;
 
 impl Run<'_> {
     pub(super) fn call_routine(&self, routine: &Arc<Routine>, arguments: Vec<Value>) -> Outcome<Value> {
@@ -87,34 +91,77 @@ impl Run<'_> {
             return Fault::unsure("routine_depth");
         }
         let views = self.views;
-        let first = self.run_on(
-            routine,
-            arguments.clone(),
-            Views {
-                snapshot: views.snapshot,
-                latest: views.latest,
-                recheck: views.recheck,
-            },
-        )?;
-        if views.recheck && self.views_differ() {
-            let second = self.run_on(
-                routine,
-                arguments,
-                Views {
-                    snapshot: views.latest,
-                    latest: views.latest,
-                    recheck: views.recheck,
-                },
-            )?;
-            if !first.agrees(&second) {
-                return Fault::unsure("routine_snapshots");
-            }
+        let first = self.run_on(routine, arguments.clone(), views, views)?;
+        if !views.recheck || (first.reads <= 1 && first.effects.is_empty()) {
+            return Ok(self.adopt(first));
         }
-        self.effects.borrow_mut().extend(first.effects.iter().cloned());
-        Ok(first)
+        let newest = Views {
+            snapshot: views.latest,
+            ..views
+        };
+        if first.reads <= 1 {
+            // What is found to be written after the read may be found in a newer snapshot.
+            let second = self.run_on(routine, arguments, views, newest)?;
+            return match first.merge(second, routine) {
+                Some(both) => Ok(self.adopt(both)),
+                None => Fault::unsure("routine_snapshots"),
+            };
+        }
+        if self.is_quiet() {
+            return Ok(self.adopt(first));
+        }
+        let second = self.run_on(routine, arguments, newest, newest)?;
+        match first.merge(second, routine) {
+            // Between two equal answers there may have been another one.
+            Some(both) => Ok(self.adopt(both.forget_answer(routine))),
+            None => Fault::unsure("routine_snapshots"),
+        }
     }
 
-    fn run_on(&self, routine: &Arc<Routine>, arguments: Vec<Value>, views: Views<'_>) -> Outcome<Ended> {
+    fn adopt(&self, ended: Ended) -> Ended {
+        self.effects.borrow_mut().extend(ended.effects.iter().cloned());
+        ended
+    }
+
+    /// Whether everything that was read is the same version in the snapshot and in the newest state.
+    fn is_quiet(&self) -> bool {
+        let same_rows = |one: &[(RowId, Row)], other: &[(RowId, Row)]| {
+            let alike = |((a, x), (b, y)): (&(RowId, Row), &(RowId, Row))| a == b && Arc::ptr_eq(x, y);
+            one.len() == other.len() && one.iter().zip(other).all(alike)
+        };
+        let mut known: Vec<TableId> = Vec::new();
+        self.touches().iter().all(|touch| {
+            let read = |view: &dyn View| {
+                let mut rows = Vec::new();
+                match touch {
+                    Touch::Key { table, columns, key } => {
+                        view.lookup(*table, columns, key, &mut |id, row| rows.push((id, row.clone())));
+                    }
+                    Touch::Scan { table, .. } => {
+                        view.scan(*table, &mut |id, row| rows.push((id, row.clone())));
+                    }
+                }
+                rows.sort_by_key(|(id, _)| *id);
+                rows
+            };
+            if let Touch::Scan { table, .. } = touch {
+                if known.contains(table) {
+                    return true;
+                }
+                known.push(*table);
+            }
+            same_rows(&read(self.views.snapshot), &read(self.views.latest))
+        })
+    }
+
+    /// Runs the body: the first statement that reads, and those before it, on `views`, the others on `later`.
+    fn run_on(
+        &self,
+        routine: &Arc<Routine>,
+        arguments: Vec<Value>,
+        views: Views<'_>,
+        later: Views<'_>,
+    ) -> Outcome<Ended> {
         let changes = Rc::new(RefCell::new(Changes::default()));
         let snapshot = Layer {
             base: views.snapshot,
@@ -122,6 +169,10 @@ impl Run<'_> {
         };
         let latest = Layer {
             base: views.latest,
+            changes: changes.clone(),
+        };
+        let later_snapshot = Layer {
+            base: later.snapshot,
             changes: changes.clone(),
         };
         let mut body = Body {
@@ -132,14 +183,21 @@ impl Run<'_> {
                 latest: &latest,
                 recheck: views.recheck,
             },
+            later: Views {
+                snapshot: &later_snapshot,
+                latest: &latest,
+                recheck: views.recheck,
+            },
+            reads: 0,
             changes: changes.clone(),
             variables: vec![Value::Null; routine.variables.len()],
-            row_count: 0,
+            row_count: Some(0),
             found: routine
                 .variables
                 .iter()
                 .position(|variable| variable.name == "found"),
             steps: 0,
+            forks: 0,
             returned: None,
         };
         for (place, value) in arguments.into_iter().enumerate() {
@@ -155,12 +213,14 @@ impl Run<'_> {
         }
         body.run(&routine.body)?;
         let (returned, variables) = (body.returned.take(), std::mem::take(&mut body.variables));
+        let reads = body.reads;
         drop(body);
         let effects = changes.borrow_mut().take();
         Ok(Ended {
             returned,
             variables,
             effects,
+            reads,
         })
     }
 }
@@ -169,33 +229,32 @@ struct Ended {
     returned: Option<Value>,
     variables: Vec<Value>,
     effects: Vec<Effect>,
+    /// How many statements read a snapshot without locking what they read.
+    reads: usize,
 }
 
 impl Ended {
-    fn agrees(&self, other: &Ended) -> bool {
-        let equal = |one: &Value, other: &Value| same(one, other, Collation::Bytes) == Some(true);
-        let equal_rows = |one: &Row, other: &Row| {
-            one.len() == other.len()
-                && one
-                    .iter()
-                    .zip(other.iter())
-                    .all(|(a, b)| equal(a, b) || (a.is_unknown() && b.is_unknown()))
-        };
-        let returned = match (&self.returned, &other.returned) {
-            (Some(one), Some(other)) => equal(one, other),
-            (None, None) => true,
-            _ => false,
-        };
-        returned
-            && self
-                .variables
-                .iter()
-                .zip(&other.variables)
-                .all(|(one, other)| equal(one, other) || (one.is_unknown() && other.is_unknown()))
-            && self.effects.len() == other.effects.len()
-            && self.effects.iter().zip(&other.effects).all(|pair| match pair {
-                (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y }) => {
-                    a == b && equal_rows(x, y)
+    /// What two runs have in common: what differs is unknown. `None`: they did different things.
+    fn merge(mut self, other: Ended, routine: &Routine) -> Option<Ended> {
+        let merge = unknown_unless_same;
+        let merge_rows = |one: &mut Row, other: &Row| *one = common(one, other);
+        match (&mut self.returned, &other.returned) {
+            (Some(one), Some(other)) => merge(one, other),
+            (None, None) => {}
+            _ => return None,
+        }
+        for place in &routine.outputs {
+            merge(&mut self.variables[*place], &other.variables[*place]);
+        }
+        if self.effects.len() != other.effects.len() {
+            return None;
+        }
+        for pair in self.effects.iter_mut().zip(&other.effects) {
+            match pair {
+                (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y })
+                    if a == b && x.len() == y.len() =>
+                {
+                    merge_rows(x, y);
                 }
                 (
                     Effect::Update {
@@ -210,16 +269,46 @@ impl Ended {
                         after: y,
                         ..
                     },
-                ) => a == b && i == j && equal_rows(x, y),
-                (Effect::Delete { table: a, id: i, .. }, Effect::Delete { table: b, id: j, .. }) => {
-                    a == b && i == j
-                }
-                _ => false,
-            })
+                ) if a == b && i == j && x.len() == y.len() => merge_rows(x, y),
+                (Effect::Delete { table: a, id: i, .. }, Effect::Delete { table: b, id: j, .. })
+                    if a == b && i == j => {}
+                (Effect::Unseen { table: a }, Effect::Unseen { table: b })
+                | (Effect::Havoc { table: a, .. }, Effect::Havoc { table: b, .. })
+                    if a == b => {}
+                _ => return None,
+            }
+        }
+        Some(self)
+    }
+
+    fn forget_answer(mut self, routine: &Routine) -> Ended {
+        self.returned = self.returned.map(|_| Value::Unknown);
+        for place in &routine.outputs {
+            self.variables[*place] = Value::Unknown;
+        }
+        self
     }
 }
 
+fn unknown_unless_same(value: &mut Value, other: &Value) {
+    if same(value, other, Collation::Bytes) != Some(true) {
+        *value = Value::Unknown;
+    }
+}
+
+/// The cells that two versions of a row have in common.
+fn common(one: &Row, other: &Row) -> Row {
+    let pairs = one.iter().zip(other.iter());
+    pairs
+        .map(|(one, other)| match same(one, other, Collation::Bytes) {
+            Some(true) => one.clone(),
+            _ => Value::Unknown,
+        })
+        .collect()
+}
+
 /// How a list of steps ended.
+#[derive(PartialEq)]
 enum Flow {
     On,
     Exit(Option<String>),
@@ -231,11 +320,17 @@ struct Body<'b, 'a> {
     run: &'b Run<'a>,
     routine: &'b Arc<Routine>,
     views: Views<'b>,
+    /// What statements behind the first one that reads see.
+    later: Views<'b>,
+    reads: usize,
     changes: Rc<RefCell<Changes>>,
     variables: Vec<Value>,
-    row_count: u64,
+    /// `None`: not known.
+    row_count: Option<u64>,
     found: Option<usize>,
     steps: usize,
+    /// Conditions that were not known.
+    forks: usize,
     returned: Option<Value>,
 }
 
@@ -263,12 +358,7 @@ impl Body<'_, '_> {
                 strict,
             } => self.statement(statement, into.as_deref(), *strict)?,
             Step::If { branches, otherwise } => {
-                for (condition, body) in branches {
-                    if self.condition(condition)? {
-                        return self.run(body);
-                    }
-                }
-                return self.run(otherwise);
+                return self.branch(branches, otherwise);
             }
             Step::Loop { body, label } => loop {
                 if let Some(flow) = after_turn(self.run(body)?, label.as_deref()) {
@@ -334,7 +424,9 @@ impl Body<'_, '_> {
                 body,
                 label,
             } => {
-                let rows = self.rows(query)?;
+                let Some(rows) = self.rows(query)? else {
+                    return Fault::unsure("routine_over_unknown");
+                };
                 let any = !rows.is_empty();
                 for row in rows {
                     self.fill(targets, query, Some(&row))?;
@@ -374,7 +466,9 @@ impl Body<'_, '_> {
             Step::Raise { is_error: true, .. } => return Fault::unsure("raise"),
             Step::Raise { .. } | Step::Nothing => {}
             Step::GetRowCount(variable) => {
-                let count = Value::Int8(self.row_count as i64);
+                let count = self
+                    .row_count
+                    .map_or(Value::Unknown, |count| Value::Int8(count as i64));
                 let target = &self.routine.variables[*variable];
                 self.variables[*variable] =
                     self.convert(count, oid::INT8, target.type_oid, target.type_modifier)?;
@@ -382,6 +476,51 @@ impl Body<'_, '_> {
             Step::Commit | Step::Rollback => return Fault::unsure("transaction_in_procedure"),
         }
         Ok(Flow::On)
+    }
+
+    /// IF: where the condition is not known, both ways are gone, and what they have in common is kept.
+    fn branch(&mut self, branches: &[(Arc<Planned>, Vec<Step>)], otherwise: &[Step]) -> Outcome<Flow> {
+        let Some(((condition, body), rest)) = branches.split_first() else {
+            return self.run(otherwise);
+        };
+        match self.value(condition)? {
+            Value::Bool(true) => return self.run(body),
+            Value::Bool(false) | Value::Null => return self.branch(rest, otherwise),
+            _ => {}
+        }
+        self.run.note("unknown_condition");
+        self.forks += 1;
+        if self.forks > FORKS_MAX {
+            return Fault::unsure("unknown_condition");
+        }
+        let before = (
+            self.variables.clone(),
+            self.changes.borrow().clone(),
+            self.row_count,
+        );
+        let one = self.run(body)?;
+        let after = (
+            std::mem::replace(&mut self.variables, before.0),
+            std::mem::replace(&mut *self.changes.borrow_mut(), before.1),
+            std::mem::replace(&mut self.row_count, before.2),
+            self.returned.take(),
+        );
+        let other = self.branch(rest, otherwise)?;
+        if one != other {
+            return Fault::unsure("unknown_condition");
+        }
+        for (value, other) in self.variables.iter_mut().zip(&after.0) {
+            unknown_unless_same(value, other);
+        }
+        if let (Some(value), Some(other)) = (&mut self.returned, &after.3) {
+            unknown_unless_same(value, other);
+        }
+        if self.row_count != after.2 {
+            self.row_count = None;
+        }
+        let merged = std::mem::take(&mut *self.changes.borrow_mut()).merge(after.1);
+        *self.changes.borrow_mut() = merged;
+        Ok(other)
     }
 
     fn turn(&mut self) -> Outcome<()> {
@@ -399,6 +538,18 @@ impl Body<'_, '_> {
         }
     }
 
+    fn count(&mut self, rows: Option<u64>) {
+        self.row_count = rows;
+        match rows {
+            Some(rows) => self.set_found(rows > 0),
+            None => {
+                if let Some(place) = self.found {
+                    self.variables[place] = Value::Unknown;
+                }
+            }
+        }
+    }
+
     fn condition(&mut self, planned: &Arc<Planned>) -> Outcome<bool> {
         match self.value(planned)? {
             Value::Bool(value) => Ok(value),
@@ -409,7 +560,9 @@ impl Body<'_, '_> {
 
     /// The value of an expression: a query of one row and one column.
     fn value(&mut self, planned: &Arc<Planned>) -> Outcome<Value> {
-        let rows = self.rows(planned)?;
+        let Some(rows) = self.rows(planned)? else {
+            return Ok(Value::Unknown);
+        };
         Ok(rows
             .into_iter()
             .next()
@@ -457,7 +610,9 @@ impl Body<'_, '_> {
             }
             Err(value::SqlError::NotModelled(reason)) => return Fault::unsure(reason),
         };
-        let mut run = Run::new(planned, bound, self.views, self.run.context);
+        let views = if self.reads == 0 { self.views } else { self.later };
+        self.reads += usize::from(reads_unlocked(planned));
+        let mut run = Run::new(planned, bound, views, self.run.context);
         run.routine_depth = self.run.routine_depth + 1;
         let result = f(&run);
         for touch in run.take_footprint() {
@@ -482,17 +637,24 @@ impl Body<'_, '_> {
         Ok(value)
     }
 
-    /// The rows of a query in an order that is certain.
-    fn rows(&mut self, planned: &Arc<Planned>) -> Outcome<Vec<Vec<Value>>> {
+    /// The rows of a query in an order that is certain; `None` if they are not known.
+    fn rows(&mut self, planned: &Arc<Planned>) -> Outcome<Option<Vec<Vec<Value>>>> {
         let Kind::Select(query) = &planned.kind else {
             return Fault::unsure("routine_query");
         };
         self.inner(planned, |run| {
             let output = run.output(query, None, true)?;
-            let cutting = run.cutting(query, None)?;
             if output.open || output.rows.iter().any(|row| !row.certain) {
-                return Fault::unsure("routine_over_unknown");
+                run.note("routine_over_unknown");
+                return Ok(None);
             }
+            let cutting = match run.cutting(query, None) {
+                Err(Fault::Unsure(reason)) => {
+                    run.note(reason);
+                    return Ok(None);
+                }
+                other => other?,
+            };
             let first = (cutting.offset as usize).min(output.rows.len());
             let last = cutting.limit.map_or(output.rows.len(), |limit| {
                 (first + limit as usize).min(output.rows.len())
@@ -516,13 +678,14 @@ impl Body<'_, '_> {
                         .all(|(one, other)| same(one, other, Collation::Bytes) == Some(true))
                 });
                 if !alike {
-                    return Fault::unsure("routine_order");
+                    run.note("routine_order");
+                    return Ok(None);
                 }
             }
-            Ok(output.rows[first..last]
-                .iter()
-                .map(|row| row.values[..query.visible].to_vec())
-                .collect())
+            let rows = output.rows[first..last].iter();
+            Ok(Some(
+                rows.map(|row| row.values[..query.visible].to_vec()).collect(),
+            ))
         })
     }
 
@@ -530,11 +693,8 @@ impl Body<'_, '_> {
         let rows = match &planned.kind {
             Kind::Select(_) => {
                 let rows = self.rows(planned)?;
-                self.row_count = if into.is_some() {
-                    rows.len().min(1) as u64
-                } else {
-                    rows.len() as u64
-                };
+                let most = if into.is_some() { 1 } else { usize::MAX };
+                self.count(rows.as_ref().map(|rows| rows.len().min(most) as u64));
                 rows
             }
             kind => {
@@ -544,28 +704,38 @@ impl Body<'_, '_> {
                     Kind::Delete(delete) => run.delete(delete, None),
                     _ => Fault::unsure("routine_statement"),
                 })?;
-                if written.max != Some(written.min) {
-                    return Fault::unsure("routine_over_unknown");
-                }
-                self.row_count = written.min;
-                if into.is_some() && written.rows.len() > 1 {
+                let known = written.max == Some(written.min);
+                self.count(known.then_some(written.min));
+                if known && into.is_some() && written.rows.len() > 1 {
                     return Fault::unsure("routine_order");
                 }
-                written.rows.into_iter().map(|row| row.values).collect()
+                if !known {
+                    self.run.note("routine_over_unknown");
+                }
+                known.then(|| written.rows.into_iter().map(|row| row.values).collect())
             }
         };
-        self.set_found(self.row_count > 0);
-        if let Some(targets) = into {
-            if strict && rows.len() != 1 {
+        let Some(targets) = into else { return Ok(()) };
+        match rows {
+            None => {
+                if strict {
+                    self.run.may_fail("P0002", "no row may be found");
+                    self.run.may_fail("P0003", "several rows may be found");
+                }
+                for variable in targets {
+                    self.variables[*variable] = Value::Unknown;
+                }
+                Ok(())
+            }
+            Some(rows) if strict && rows.len() != 1 => {
                 let sqlstate = if rows.is_empty() { "P0002" } else { "P0003" };
-                return Err(Fault::Raised {
+                Err(Fault::Raised {
                     sqlstate: sqlstate.to_owned(),
                     message: "INTO STRICT".to_owned(),
-                });
+                })
             }
-            self.fill(targets, planned, rows.first())?;
+            Some(rows) => self.fill(targets, planned, rows.first()),
         }
-        Ok(())
     }
 
     /// INTO: the columns of a row, or NULLs if there is none.
@@ -577,6 +747,23 @@ impl Body<'_, '_> {
             self.variables[*variable] = self.convert(value, from, target.type_oid, target.type_modifier)?;
         }
         Ok(())
+    }
+}
+
+/// Whether a statement reads tables in a snapshot without locking the rows that it finds.
+fn reads_unlocked(planned: &Planned) -> bool {
+    let read = &planned.touches.read;
+    match &planned.kind {
+        Kind::Select(query) => match &query.body {
+            crate::sql::plan::Body::Select(select) => {
+                !read.is_empty() && select.locking.len() < select.relations.len().max(1)
+            }
+            _ => !read.is_empty(),
+        },
+        Kind::Insert(insert) => read.iter().any(|table| *table != insert.table),
+        Kind::Update(update) => read.iter().any(|table| *table != update.table),
+        Kind::Delete(delete) => read.iter().any(|table| *table != delete.table),
+        _ => !read.is_empty(),
     }
 }
 
@@ -592,7 +779,7 @@ fn after_turn(flow: Flow, label: Option<&str>) -> Option<Flow> {
 }
 
 /// What a routine has written so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Changes {
     tables: BTreeMap<TableId, Changed>,
     effects: Vec<Option<Effect>>,
@@ -601,10 +788,14 @@ struct Changes {
     next: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Changed {
     replaced: BTreeMap<RowId, Option<Row>>,
     inserted: BTreeMap<RowId, Row>,
+    /// Rows that nobody has seen may have been written.
+    unseen: bool,
+    /// Nothing is known of its rows any more.
+    havoc: bool,
 }
 
 impl Changes {
@@ -658,6 +849,14 @@ impl Changes {
                 self.places.insert((table, id), self.effects.len());
                 self.effects.push(Some(Effect::Delete { table, id, before }));
             }
+            Effect::Unseen { table } => {
+                self.tables.entry(table).or_default().unseen = true;
+                self.effects.push(Some(Effect::Unseen { table }));
+            }
+            Effect::Havoc { table, reason } => {
+                self.tables.entry(table).or_default().havoc = true;
+                self.effects.push(Some(Effect::Havoc { table, reason }));
+            }
             _ => return Fault::unsure("routine_effect"),
         }
         Ok(())
@@ -669,6 +868,97 @@ impl Changes {
         match self.effects[place].take() {
             Some(Effect::Update { before, .. } | Effect::Delete { before, .. }) => Some(before),
             _ => None,
+        }
+    }
+
+    /// Two ways from the same begin of which one was gone, and nobody knows which.
+    fn merge(mut self, mut other: Changes) -> Changes {
+        let mut lost: Vec<TableId> = Vec::new();
+        let mut rows: Vec<(TableId, RowId)> = self.places.keys().copied().collect();
+        rows.extend(other.places.keys());
+        rows.sort();
+        rows.dedup();
+        for (table, id) in rows {
+            let mine = self.effect(table, id).cloned();
+            match (mine, other.effect(table, id).cloned()) {
+                (Some(Effect::Insert { row: x, .. }), Some(Effect::Insert { row: y, .. })) => {
+                    let row = common(&x, &y);
+                    self.set(table, id, Effect::Insert { table, row });
+                }
+                (Some(Effect::Update { before, after: x, .. }), Some(Effect::Update { after: y, .. })) => {
+                    let after = common(&x, &y);
+                    self.set(
+                        table,
+                        id,
+                        Effect::Update {
+                            table,
+                            id,
+                            before,
+                            after,
+                        },
+                    );
+                }
+                (Some(Effect::Update { before, after, .. }), None)
+                | (None, Some(Effect::Update { before, after, .. })) => {
+                    let after = common(&before, &after);
+                    self.set(
+                        table,
+                        id,
+                        Effect::Update {
+                            table,
+                            id,
+                            before,
+                            after,
+                        },
+                    );
+                }
+                (Some(Effect::Delete { .. }), Some(Effect::Delete { .. })) | (None, None) => {}
+                // Whether the row is there is not known.
+                _ => lost.push(table),
+            }
+        }
+        for (table, changed) in &mut other.tables {
+            let own = self.tables.entry(*table).or_default();
+            if changed.unseen && !own.unseen {
+                own.unseen = true;
+                self.effects.push(Some(Effect::Unseen { table: *table }));
+            }
+            if changed.havoc && !own.havoc {
+                lost.push(*table);
+            }
+        }
+        for table in lost {
+            self.tables.entry(table).or_default().havoc = true;
+            let reason = "unknown_condition".to_owned();
+            self.effects.push(Some(Effect::Havoc { table, reason }));
+        }
+        self.next = self.next.max(other.next);
+        self
+    }
+
+    fn effect(&self, table: TableId, id: RowId) -> Option<&Effect> {
+        self.places
+            .get(&(table, id))
+            .and_then(|place| self.effects[*place].as_ref())
+    }
+
+    fn set(&mut self, table: TableId, id: RowId, effect: Effect) {
+        let changed = self.tables.entry(table).or_default();
+        match &effect {
+            Effect::Insert { row, .. } => {
+                changed.inserted.insert(id, row.clone());
+            }
+            Effect::Update { after, .. } => {
+                changed.replaced.insert(id, Some(after.clone()));
+            }
+            _ => {}
+        }
+        match self.places.get(&(table, id)) {
+            Some(place) => self.effects[*place] = Some(effect),
+            None => {
+                self.places.insert((table, id), self.effects.len());
+                self.effects.push(Some(effect));
+            }
         }
     }
 
@@ -689,12 +979,18 @@ impl View for Layer<'_> {
     }
 
     fn knowledge(&self, table: TableId) -> Knowledge {
-        self.base.knowledge(table)
+        match self.changes.borrow().tables.get(&table) {
+            Some(own) if own.unseen || own.havoc => Knowledge::Partial,
+            _ => self.base.knowledge(table),
+        }
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
         let changes = self.changes.borrow();
         let own = changes.tables.get(&table);
+        if own.is_some_and(|own| own.havoc) {
+            return;
+        }
         self.base.scan(
             table,
             &mut |id, row| match own.and_then(|own| own.replaced.get(&id)) {
@@ -717,6 +1013,9 @@ impl View for Layer<'_> {
     ) -> bool {
         let changes = self.changes.borrow();
         let own = changes.tables.get(&table);
+        if own.is_some_and(|own| own.havoc) {
+            return false;
+        }
         let sure = self.base.lookup(table, columns, key, &mut |id, row| {
             if !own.is_some_and(|own| own.replaced.contains_key(&id)) {
                 each(id, row);
@@ -739,7 +1038,7 @@ impl View for Layer<'_> {
                 }
             }
         }
-        sure
+        sure && !own.is_some_and(|own| own.unseen)
     }
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {

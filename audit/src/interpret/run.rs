@@ -201,6 +201,11 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What was read so far.
+    pub fn touches(&self) -> Vec<Touch> {
+        self.footprint.borrow().touches.clone()
+    }
+
     pub fn take_footprint(&self) -> Vec<Touch> {
         std::mem::take(&mut *self.footprint.borrow_mut()).touches
     }

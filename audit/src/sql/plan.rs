@@ -570,12 +570,29 @@ pub struct CopyFrom {
 #[derive(Clone, Debug)]
 pub struct CopyFormat {
     pub csv: bool,
-    pub binary: bool,
     pub delimiter: u8,
     pub null: String,
     pub header: bool,
+    pub quote: u8,
+    pub escape: u8,
     pub modelled: bool,
+    /// STDIN or STDOUT, not a file of the server.
     pub from_stdin: bool,
+}
+
+impl Default for CopyFormat {
+    fn default() -> CopyFormat {
+        CopyFormat {
+            csv: false,
+            delimiter: b'\t',
+            null: "\\N".to_owned(),
+            header: false,
+            quote: b'"',
+            escape: b'"',
+            modelled: true,
+            from_stdin: true,
+        }
+    }
 }
 
 /// A change of the catalog; what it does is decided against the catalog of the view it runs on.

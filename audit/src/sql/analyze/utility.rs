@@ -457,6 +457,9 @@ impl Analyzer<'_> {
         if !format.modelled {
             return unmodelled("copy_format");
         }
+        if !statement.is_from && !format.from_stdin {
+            return unmodelled("copy_to_file");
+        }
         let columns = strings_of(&statement.attlist);
         if !statement.is_from {
             let text = match (&statement.relation, &statement.query) {
@@ -516,8 +519,8 @@ impl Analyzer<'_> {
         if let Some(reason) = table.unmodelled_write.clone().or(table.unmodelled_read.clone()) {
             return unmodelled(reason);
         }
-        if statement.where_clause.is_some() || !format.from_stdin {
-            return unmodelled("copy_from");
+        if !format.from_stdin {
+            return unmodelled("copy_from_file");
         }
         let checks = self.table_checks(&table)?;
         let mut positions = Vec::new();
@@ -541,12 +544,23 @@ impl Analyzer<'_> {
                 defaults.push((position, default));
             }
         }
+        let mut filter = Vec::new();
+        if let Some(condition) = &statement.where_clause {
+            let item = self.table_item(&table, &table.name, 0, &[]);
+            self.levels.push(Level {
+                items: vec![item],
+                relation_count: 1,
+                ..Level::default()
+            });
+            self.conditions(condition, &mut filter);
+            self.levels.pop();
+        }
         let plan = CopyFrom {
             table: table.id,
             columns: positions,
             format,
             defaults,
-            filter: Vec::new(),
+            filter,
             checks,
         };
         Ok(Kind::CopyFrom(Box::new(plan)))
@@ -555,14 +569,12 @@ impl Analyzer<'_> {
 
 fn copy_format(options: &[Node], statement: &pg::CopyStmt) -> CopyFormat {
     let mut format = CopyFormat {
-        csv: false,
-        binary: false,
-        delimiter: b'\t',
-        null: "\\N".to_owned(),
-        header: false,
         modelled: !statement.is_program,
         from_stdin: statement.filename.is_empty() && !statement.is_program,
+        ..CopyFormat::default()
     };
+    let (mut delimiter, mut null, mut escape) = (None, None, None);
+    let single = |text: &str| (text.len() == 1).then(|| text.as_bytes()[0]);
     for node in options {
         let Some((name, value)) = option_name(node) else {
             continue;
@@ -570,24 +582,35 @@ fn copy_format(options: &[Node], statement: &pg::CopyStmt) -> CopyFormat {
         let value = option_text(value);
         match (name, value.as_deref()) {
             ("format", Some("text")) => {}
-            ("format", Some("csv")) => {
-                format.csv = true;
-                format.delimiter = b',';
-                format.null = String::new();
+            ("format", Some("csv")) => format.csv = true,
+            ("delimiter", Some(text)) => {
+                delimiter = single(text);
+                format.modelled &= delimiter.is_some();
             }
-            ("format", _) => {
-                format.binary = true;
-                format.modelled = false;
+            ("quote", Some(text)) => match single(text) {
+                Some(quote) => format.quote = quote,
+                None => format.modelled = false,
+            },
+            ("escape", Some(text)) => {
+                escape = single(text);
+                format.modelled &= escape.is_some();
             }
-            ("delimiter", Some(text)) if text.len() == 1 => format.delimiter = text.as_bytes()[0],
-            ("null", Some(text)) => format.null = text.to_owned(),
-            ("header", value) => format.header = value.is_none_or(|value| value != "false" && value != "0"),
-            ("freeze", _) => {}
+            ("null", Some(text)) => null = Some(text.to_owned()),
+            ("header", value) => {
+                let no = ["false", "0", "off"];
+                format.header = value.is_none_or(|value| !no.contains(&value.to_ascii_lowercase().as_str()));
+            }
+            ("encoding", Some(name)) => {
+                format.modelled &= ["utf8", "utf-8"].contains(&name.to_ascii_lowercase().as_str());
+            }
+            ("freeze" | "force_quote", _) => {}
             _ => format.modelled = false,
         }
     }
-    // Comma-separated data has quoting rules of its own that are not modelled.
-    format.modelled &= !format.csv;
+    format.escape = escape.unwrap_or(format.quote);
+    format.delimiter = delimiter.unwrap_or(if format.csv { b',' } else { b'\t' });
+    let standard = if format.csv { "" } else { "\\N" };
+    format.null = null.unwrap_or_else(|| standard.to_owned());
     format
 }
 
