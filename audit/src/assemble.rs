@@ -148,7 +148,7 @@ impl Assembler {
                 out.push(Assembled::Gap(gap));
             }
             Record::Mark { at } => self.close_groups(at, out),
-            Record::Bootstrap(_) | Record::Writers { .. } => {}
+            Record::Bootstrap(_) | Record::Writers { .. } | Record::CommitTimestamp { .. } => {}
         }
     }
 

@@ -46,32 +46,8 @@ const SASL: u32 = 10;
 const SASL_CONTINUE: u32 = 11;
 const SASL_FINAL: u32 = 12;
 
-/// Sends the startup packet and takes `SCRAM-SHA-256-PLUS` out of the server's offer, if there is one.
-pub async fn without_plus(server: &mut Leg, packet: Bytes, startup_bytes: usize) -> Result<Begun> {
-    server.write_all(&packet).await?;
-    server.flush().await?;
-    let mut input = BytesMut::new();
-    let mut to_client = BytesMut::new();
-    loop {
-        let Some(next) = read_message(server, &mut input).await? else {
-            break;
-        };
-        let done = next[0] != b'v';
-        to_client.extend_from_slice(&strip_plus(next));
-        if done {
-            break;
-        }
-    }
-    to_client.extend_from_slice(&input);
-    Ok(Begun {
-        to_server: packet,
-        startup_bytes,
-        to_client: to_client.freeze(),
-        sent: true,
-    })
-}
-
-fn strip_plus(offer: Bytes) -> Bytes {
+/// Takes `SCRAM-SHA-256-PLUS` out of the server's offer, if this is one.
+pub fn without_plus(offer: Bytes) -> Bytes {
     if offer[0] != b'R' || number(&offer, 5) != Some(SASL) {
         return offer;
     }
@@ -91,16 +67,25 @@ fn mechanisms(offer: &Bytes) -> impl Iterator<Item = &[u8]> {
         .filter(|name| !name.is_empty())
 }
 
+/// What the client and the server have said so far; the startup packet was sent.
+pub struct Asked<'a> {
+    /// Begins with the startup packet, which has this length.
+    pub packet: &'a Bytes,
+    pub startup_bytes: usize,
+    pub said: Vec<Bytes>,
+    pub rest: BytesMut,
+}
+
 /// Lets the client prove itself by the user list, and logs in upstream with the listed password.
 pub async fn terminate(
     client: &mut Leg,
     server: &mut Leg,
-    packet: &Bytes,
-    startup_bytes: usize,
+    asked: Asked<'_>,
     users: &Users,
     end_point: Option<Vec<u8>>,
 ) -> Result<Begun> {
-    let parameters = message::startup_parameters(&packet[..startup_bytes]);
+    let (startup, early) = asked.packet.split_at(asked.startup_bytes);
+    let parameters = message::startup_parameters(startup);
     let user = parameters
         .iter()
         .find(|(name, _)| name == "user")
@@ -108,21 +93,19 @@ pub async fn terminate(
     let user =
         user.ok_or_else(|| Refusal::new("28000", "no PostgreSQL user name specified in startup packet"))?;
 
-    let startup = packet.slice(..startup_bytes);
-    server.write_all(&startup).await?;
-    server.flush().await?;
-    let mut from_server = BytesMut::new();
     // Version negotiation comes before authentication, and is the client's business.
-    let offer = loop {
-        let message = read_message(server, &mut from_server).await?;
-        let message = message.context("the server closed the connection during authentication")?;
-        if message[0] != b'v' {
-            break message;
+    let mut offer = None;
+    for message in asked.said {
+        if message[0] == b'v' {
+            client.write_all(&message).await?;
+        } else {
+            offer = Some(message);
         }
-        client.write_all(&message).await?;
-    };
+    }
+    let offer = offer.context("the server closed the connection during authentication")?;
 
-    let mut from_client = BytesMut::from(&packet[startup_bytes..]);
+    let mut from_server = asked.rest;
+    let mut from_client = BytesMut::from(early);
     let end_point = end_point.filter(|_| matches!(client, Leg::Client(_)));
     check_client(client, &mut from_client, &user, users, end_point).await?;
     let mut to_client = match log_in(server, &mut from_server, offer, &user, users).await? {
@@ -131,14 +114,13 @@ pub async fn terminate(
     };
     to_client.extend_from_slice(&from_server);
     // What the client may have sent beyond its proof belongs to the relay.
-    server.write_all(&from_client).await?;
-    let mut to_server = BytesMut::from(&startup[..]);
+    let mut to_server = BytesMut::from(startup);
     to_server.extend_from_slice(&from_client);
     Ok(Begun {
         to_server: to_server.freeze(),
-        startup_bytes,
+        startup_bytes: asked.startup_bytes,
         to_client: to_client.freeze(),
-        sent: true,
+        sent_bytes: asked.startup_bytes,
     })
 }
 
@@ -300,7 +282,7 @@ async fn read_response(client: &mut Leg, input: &mut BytesMut) -> Result<Bytes> 
 }
 
 /// One whole message, with its header; `None` at the end of the stream.
-async fn read_message(leg: &mut Leg, input: &mut BytesMut) -> Result<Option<Bytes>> {
+pub async fn read_message(leg: &mut Leg, input: &mut BytesMut) -> Result<Option<Bytes>> {
     loop {
         if let Some(length) = number(input, 1) {
             if !(4..=MESSAGE_BYTES_MAX).contains(&length) {
@@ -326,8 +308,8 @@ mod tests {
     #[test]
     fn the_plus_offer_is_taken_out() {
         let offer = authentication(SASL, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0");
-        assert_eq!(strip_plus(offer), authentication(SASL, b"SCRAM-SHA-256\0\0"));
+        assert_eq!(without_plus(offer), authentication(SASL, b"SCRAM-SHA-256\0\0"));
         let md5 = authentication(MD5, b"salt");
-        assert_eq!(strip_plus(md5.clone()), md5);
+        assert_eq!(without_plus(md5.clone()), md5);
     }
 }

@@ -65,6 +65,8 @@ struct Piece {
     at: Nanos,
     bytes: Bytes,
     previous_took: u32,
+    /// Instead of bytes: the xid of the transaction that is being committed.
+    xid: Option<u64>,
 }
 
 struct Shared {
@@ -156,6 +158,15 @@ impl Lane {
     /// Stamps the bytes with the present instant and hands them over. For bytes to the server this is to be
     /// called before they are written, for bytes to the client after they were read.
     pub fn put(&mut self, direction: Direction, bytes: &Bytes) {
+        self.put_piece(direction, bytes, None);
+    }
+
+    /// Hands over the xid of the transaction whose COMMIT was put last.
+    pub fn put_xid(&mut self, xid: u64) {
+        self.put_piece(Direction::ToClient, &Bytes::new(), Some(xid));
+    }
+
+    fn put_piece(&mut self, direction: Direction, bytes: &Bytes, xid: Option<u64>) {
         let shared = &*self.shared;
         // Sequentially consistent: the clock must not be read before the flag can be seen.
         shared.stamping.store(true, SeqCst);
@@ -180,6 +191,7 @@ impl Lane {
                 at,
                 bytes: bytes.clone(),
                 previous_took: self.took,
+                xid,
             };
             let _ = self.pieces.send(piece);
             if waiting + cost > self.bytes_max / 4 || shared.total.is_filling() {
@@ -321,11 +333,14 @@ impl Shared {
                 took(piece.previous_took);
             }
             pieces += 1;
-            out(Captured::Bytes {
-                session,
-                direction: piece.direction,
-                at: piece.at,
-                bytes: piece.bytes,
+            out(match piece.xid {
+                None => Captured::Bytes {
+                    session,
+                    direction: piece.direction,
+                    at: piece.at,
+                    bytes: piece.bytes,
+                },
+                Some(xid) => Captured::Xid { session, xid },
             });
         }
         // The lane refuses everything while a gap is open, so the gap comes after all pieces; and it is closed
@@ -381,6 +396,7 @@ mod tests {
                     ..
                 } => "to client",
                 Captured::Gap { .. } => "gap",
+                Captured::Xid { .. } => "xid",
                 Captured::Closed { .. } => "closed",
             })
             .collect();

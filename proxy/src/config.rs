@@ -27,6 +27,9 @@ pub struct Config {
     pub upstream: String,
     /// Record without auditing.
     pub record_only: bool,
+    /// `off`, or `inject`: the xid is asked for along with every COMMIT, on a server with
+    /// `track_commit_timestamp`.
+    pub commit_timestamps: CommitTimestamps,
     pub proxy: Proxy,
     pub tls: Tls,
     pub auth: Auth,
@@ -39,6 +42,15 @@ pub struct Config {
     /// Where violations are sent directly.
     pub webhooks: Vec<Webhook>,
     pub log: Log,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CommitTimestamps {
+    /// Nothing changes on the wire.
+    #[default]
+    Off,
+    Inject,
 }
 
 /// Sockets and limits of the relay.
@@ -246,6 +258,7 @@ impl Default for Config {
             listen: vec!["127.0.0.1:6432".to_owned()],
             upstream: "127.0.0.1:5432".to_owned(),
             record_only: false,
+            commit_timestamps: CommitTimestamps::Off,
             proxy: Proxy::default(),
             tls: Tls::default(),
             auth: Auth::default(),

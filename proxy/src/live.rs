@@ -15,7 +15,7 @@ use pgassay_audit::Stats;
 use pgassay_audit::trace::Nanos;
 use pgassay_audit::verdict::{Summary, Violation};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub struct Live {
@@ -55,6 +55,8 @@ pub struct Live {
     /// 1 up, 0 down, -1 none configured.
     pub side_connection_up: AtomicI64,
 
+    /// Whether connections may ask for xids.
+    pub xids: Arc<crate::inject::Permission>,
     /// The proxy's own backends, to tell foreign ones from.
     pub own: crate::writers::Own,
 
@@ -104,6 +106,7 @@ impl Live {
             shed_records: AtomicU64::new(0),
             audit_panics: AtomicU64::new(0),
             side_connection_up: AtomicI64::new(side_up),
+            xids: Arc::default(),
             own: crate::writers::Own::default(),
             audit: Mutex::new(Snapshot::default()),
             added_latency: Mutex::new(histogram()),

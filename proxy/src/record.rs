@@ -17,7 +17,7 @@ use crate::live::Live;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender};
 use pgassay_audit::trace::{Nanos, Record};
-use pgassay_audit::wire::{Captured, Decoder, Direction};
+use pgassay_audit::wire::{Captured, Commit, Decoder, Direction};
 use pgassay_audit::{Auditor, Settings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,7 +38,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    pub fn start(recorder: Recorder, live: Arc<Live>) -> Result<Recording> {
+    /// `commits` gets the commits whose xid is known.
+    pub fn start(
+        recorder: Recorder,
+        live: Arc<Live>,
+        commits: tokio::sync::mpsc::Sender<Commit>,
+    ) -> Result<Recording> {
         let config = live.config.load_full();
         let (inbox, side) = crossbeam_channel::unbounded();
         let (feed, audit) = if config.record_only {
@@ -56,7 +61,7 @@ impl Recording {
                 ),
             )
         };
-        let mut work = Work::new(live, &config, side, feed)?;
+        let mut work = Work::new(live, &config, side, feed, commits)?;
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         let recorder = thread.spawn(move || work.run(recorder)).context("a thread")?;
         Ok(Recording {
@@ -100,10 +105,17 @@ struct Work {
     keeper: Option<Keeper>,
     feed: Option<Feed>,
     records: Vec<Record>,
+    commits: tokio::sync::mpsc::Sender<Commit>,
 }
 
 impl Work {
-    fn new(live: Arc<Live>, config: &Config, side: Receiver<Record>, feed: Option<Feed>) -> Result<Work> {
+    fn new(
+        live: Arc<Live>,
+        config: &Config,
+        side: Receiver<Record>,
+        feed: Option<Feed>,
+        commits: tokio::sync::mpsc::Sender<Commit>,
+    ) -> Result<Work> {
         let limits = pgassay_audit::wire::Limits {
             result_bytes_max: config.capture.result_bytes_max,
             ..pgassay_audit::wire::Limits::default()
@@ -116,6 +128,7 @@ impl Work {
             keeper,
             feed,
             records: Vec::new(),
+            commits,
         })
     }
 
@@ -170,6 +183,10 @@ impl Work {
         let live = &self.live;
         for pid in self.decoder.new_backends() {
             live.own.add_backend(pid);
+        }
+        for commit in self.decoder.new_commits() {
+            // A hint: when too many wait, it is not missed.
+            let _ = self.commits.try_send(commit);
         }
         live.bytes_to_server.fetch_add(to_server as u64, Relaxed);
         live.bytes_to_client.fetch_add(to_client as u64, Relaxed);

@@ -5,12 +5,14 @@
 //!
 //! Always true:
 //!   - what is read is written, byte for byte, in order, and nothing else is; only a connection whose
-//!     server has gone, or that is ended by a drain, gets one last ErrorResponse between two messages;
+//!     server has gone, or that is ended by a drain, gets one last ErrorResponse between two messages, and
+//!     under `commit_timestamps = "inject"` a COMMIT has company on its way to the server (see `inject`);
 //!   - a side is read again only when what was read before has been written: a slow reader pushes back on
 //!     the writer, and a connection holds at most one buffer per direction;
 //!   - per round trip there is one read and one write on each socket; time comes from the vDSO.
 
 use crate::capture::Lane;
+use crate::inject::Inject;
 use crate::leg::Leg;
 use crate::wire::frame::Framer;
 use crate::wire::message;
@@ -106,6 +108,9 @@ struct Session {
     client_finished: bool,
     /// Requests that end in a ReadyForQuery (the startup, Query, Sync, FunctionCall) and had none yet.
     outstanding: i64,
+    inject: Option<Inject>,
+    /// Statements completed since the last idle ReadyForQuery, BEGIN among them.
+    completed: u32,
 }
 
 /// What was read of both streams before the relay began.
@@ -114,8 +119,8 @@ pub struct Begun {
     pub to_server: Bytes,
     pub startup_bytes: usize,
     pub to_client: Bytes,
-    /// `to_server` was written already (its capture comes here all the same).
-    pub sent: bool,
+    /// So many bytes of `to_server` were written already (their capture comes here all the same).
+    pub sent_bytes: usize,
 }
 
 /// Relays until one side ends.
@@ -124,6 +129,7 @@ pub async fn relay(
     mut server: Leg,
     begun: Begun,
     lane: Option<Lane>,
+    inject: Option<Inject>,
     drain: &Drain,
 ) -> Ended {
     let mut session = Session {
@@ -133,13 +139,13 @@ pub async fn relay(
         startup_bytes: begun.startup_bytes,
         client_finished: false,
         outstanding: 1,
+        inject,
+        completed: 0,
     };
     let mut up = Stream::new(Direction::ToServer);
     let mut down = Stream::new(Direction::ToClient);
     up.preload(begun.to_server, &mut session);
-    if begun.sent {
-        up.pending.clear();
-    }
+    up.pending.advance(begun.sent_bytes);
     down.preload(begun.to_client, &mut session);
 
     let mut notified = pin!(drain.changed.notified());
@@ -302,8 +308,8 @@ impl Stream {
                 self.state = State::Ended;
                 return Poll::Ready(Ok(()));
             }
-            self.pending = self.buffer.split().freeze();
-            session.saw(self.direction, &self.pending);
+            let bytes = self.buffer.split().freeze();
+            self.pending = session.pass(self.direction, bytes);
         }
     }
 
@@ -322,6 +328,44 @@ impl Stream {
 }
 
 impl Session {
+    /// Bytes were read; returns what is to be written.
+    fn pass(&mut self, direction: Direction, bytes: Bytes) -> Bytes {
+        let Some(inject) = &mut self.inject else {
+            self.saw(direction, &bytes);
+            return bytes;
+        };
+        match direction {
+            Direction::ToServer => {
+                let whole = self.startup_bytes == 0 && self.from_client.at_boundary();
+                // BEGIN and one more: the question must not be what makes the transaction take its snapshot.
+                let at_rest = self.from_server.is_in_block()
+                    && self.outstanding == 0
+                    && self.completed >= 2
+                    && matches!(self.from_client.last(), b'Q' | b'S' | b'F' | b'c' | b'f');
+                let ahead = whole.then(|| inject.ahead_of(&bytes, at_rest)).flatten();
+                self.saw(direction, &bytes);
+                match ahead {
+                    Some(question) => [question, bytes].concat().into(),
+                    None => bytes,
+                }
+            }
+            Direction::ToClient if inject.is_swallowing() => {
+                let sifted = inject.sift(bytes);
+                if let (Some(lane), Some(xid)) = (&mut self.lane, sifted.xid) {
+                    lane.put_xid(xid);
+                }
+                if !sifted.to_client.is_empty() {
+                    self.saw(direction, &sifted.to_client);
+                }
+                sifted.to_client
+            }
+            Direction::ToClient => {
+                self.saw(direction, &bytes);
+                bytes
+            }
+        }
+    }
+
     /// Bytes were read and are about to be written.
     fn saw(&mut self, direction: Direction, bytes: &Bytes) {
         if let Some(lane) = &mut self.lane {
@@ -338,9 +382,14 @@ impl Session {
                 self.client_finished = bytes.ends_with(TERMINATE);
             }
             Direction::ToClient => {
-                let outstanding = &mut self.outstanding;
-                self.from_server
-                    .take_each(bytes, |tag| *outstanding -= i64::from(tag == b'Z'));
+                let (outstanding, completed) = (&mut self.outstanding, &mut self.completed);
+                self.from_server.take_each(bytes, |tag| {
+                    *outstanding -= i64::from(tag == b'Z');
+                    *completed = completed.saturating_add(u32::from(tag == b'C'));
+                });
+                if self.from_server.is_idle() {
+                    self.completed = 0;
+                }
             }
         }
     }

@@ -8,13 +8,14 @@
 use crate::admin::{self, Admin};
 use crate::auth::Users;
 use crate::capture;
-use crate::config::Config;
+use crate::config::{CommitTimestamps, Config};
 use crate::leg::Leg;
 use crate::listen::{self, Listener};
 use crate::live::Live;
 use crate::record::Recording;
 use crate::relay::Drain;
 use crate::side;
+use crate::stamps;
 use crate::tls::Identity;
 use crate::upstream::Upstream;
 use crate::webhook::Webhooks;
@@ -72,13 +73,17 @@ impl Running {
             .collect();
 
         let (tap, recorder) = capture::channel(config.capture.bytes_max);
-        let recording = Recording::start(recorder, live.clone())?;
+        let (commits, known) = stamps::channel();
+        let recording = Recording::start(recorder, live.clone(), commits)?;
         let admin = runtime.block_on(admin::start(live.clone()))?;
         // Clients wait for the snapshot rather than overlap it; it is bounded in time.
         if let Some(record) = runtime.block_on(side::prepare(&config)) {
             let _ = recording.inbox.send(record);
         }
         runtime.spawn(side::watch(live.clone(), recording.inbox.clone()));
+        if config.commit_timestamps == CommitTimestamps::Inject {
+            runtime.spawn(stamps::look_up(live.clone(), known, recording.inbox.clone()));
+        }
         let webhooks = Webhooks::start(live.clone())?;
         let drain = Arc::new(Drain::default());
         let mut accepting = Vec::new();
@@ -181,6 +186,21 @@ impl Shared {
         self.upstream.load_full().connect(timeout, keepalive).await
     }
 
+    /// See [`Upstream::may_connect_otherwise`].
+    pub fn may_connect_otherwise(&self, was_tls: bool) -> bool {
+        self.upstream.load().may_connect_otherwise(was_tls)
+    }
+
+    pub async fn connect_otherwise(&self) -> Result<Leg> {
+        let config = self.live.config.load();
+        let timeout = Duration::from_secs(config.proxy.connect_seconds);
+        let keepalive = keepalive(&config);
+        self.upstream
+            .load_full()
+            .connect_otherwise(timeout, keepalive)
+            .await
+    }
+
     pub fn identity(&self) -> Option<Arc<Identity>> {
         self.identity.load_full()
     }
@@ -197,6 +217,10 @@ impl Shared {
             ("listen", old.listen != config.listen),
             ("proxy.threads", old.proxy.threads != config.proxy.threads),
             ("record_only", old.record_only != config.record_only),
+            (
+                "commit_timestamps",
+                old.commit_timestamps != config.commit_timestamps,
+            ),
             ("journal", old.journal != config.journal),
             ("audit", old.audit != config.audit),
             ("side", old.side != config.side),

@@ -7,6 +7,7 @@
 use crate::bootstrap::{self, Limits};
 use crate::clock;
 use crate::config::{Config, Writers};
+use crate::leg::Leg;
 use crate::live::Live;
 use crate::upstream::Upstream;
 use crate::writers::Watch;
@@ -16,6 +17,7 @@ use pgassay_audit::trace::Record;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 /// Between two looks for foreign writers.
@@ -154,29 +156,34 @@ async fn look(
 pub async fn connect(config: &Config) -> Result<Client> {
     let place = config.side.uri.as_deref().unwrap_or(&config.upstream);
     let upstream = Upstream::parse(place).context("the side connection")?;
-    let leg = upstream.connect(CONNECT, None).await?;
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = upstream
         .user
+        .clone()
         .or_else(|| variable("PGUSER"))
         .or_else(|| variable("USER"))
         .unwrap_or_else(|| "postgres".to_owned());
     let mut options = tokio_postgres::Config::new();
     options.user(&user).application_name("pgassay");
-    options.dbname(
-        upstream
-            .database
-            .or_else(|| variable("PGDATABASE"))
-            .as_deref()
-            .unwrap_or(&user),
-    );
-    if let Some(password) = upstream.password.or_else(|| variable("PGPASSWORD")) {
+    let database = upstream.database.clone().or_else(|| variable("PGDATABASE"));
+    options.dbname(database.as_deref().unwrap_or(&user));
+    if let Some(password) = upstream.password.clone().or_else(|| variable("PGPASSWORD")) {
         options.password(password);
     }
+    let leg = upstream.connect(CONNECT, None).await?;
+    let was_tls = leg.is_tls();
+    let mut logged_in = log_in(&options, leg).await;
+    // As for clients: `sslmode` may leave another way.
+    if logged_in.as_ref().is_err_and(is_refusal) && upstream.may_connect_otherwise(was_tls) {
+        logged_in = log_in(&options, upstream.connect_otherwise(CONNECT, None).await?).await;
+    }
+    logged_in.with_context(|| format!("cannot log in as {user}"))
+}
+
+async fn log_in(options: &tokio_postgres::Config, leg: Leg) -> Result<Client> {
     let (client, connection) = tokio::time::timeout(CONNECT, options.connect_raw(leg, NoTls))
         .await
-        .context("the server does not answer")?
-        .with_context(|| format!("cannot log in as {user}"))?;
+        .context("the server does not answer")??;
     tokio::spawn(async move {
         // The client learns of it by its next question.
         if let Err(error) = connection.await {
@@ -184,4 +191,12 @@ pub async fn connect(config: &Config) -> Result<Client> {
         }
     });
     Ok(client)
+}
+
+/// By pg_hba.conf.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<tokio_postgres::Error>()
+        .and_then(tokio_postgres::Error::code)
+        == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }

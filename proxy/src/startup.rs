@@ -14,7 +14,9 @@
 
 use crate::auth;
 use crate::capture::Tap;
-use crate::config::{AuthMode, TlsMode};
+use crate::config::{AuthMode, CommitTimestamps, TlsMode};
+use crate::inject::Inject;
+use crate::knock::knock;
 use crate::leg::{Leg, Rewound, Socket};
 use crate::relay::{Begun, Drain, Ended, relay};
 use crate::serve::Shared;
@@ -215,20 +217,22 @@ async fn session(
 
     let parameters = message::startup_parameters(&packet[..startup_bytes]);
     let replication = message::is_replication(&parameters);
-    let begun = match (config.auth.mode, client.is_tls(), server.is_tls()) {
-        (AuthMode::Terminate, ..) => {
+    let terminates = config.auth.mode == AuthMode::Terminate;
+    let strips = !terminates && !client.is_tls();
+    let chooses = shared.may_connect_otherwise(server.is_tls());
+    let begun = if terminates || chooses || strips && server.is_tls() {
+        let answered = knock(server, &packet[..startup_bytes], shared).await?;
+        server = answered.server;
+        if terminates {
             let users = shared.users();
             let end_point = shared.identity().and_then(|identity| identity.end_point.clone());
-            match auth::terminate(
-                &mut client,
-                &mut server,
-                &packet,
+            let asked = auth::Asked {
+                packet: &packet,
                 startup_bytes,
-                &users,
-                end_point,
-            )
-            .await
-            {
+                said: answered.said,
+                rest: answered.rest,
+            };
+            match auth::terminate(&mut client, &mut server, asked, &users, end_point).await {
                 Ok(begun) => begun,
                 Err(error) => {
                     if let Some(refusal) = error.downcast_ref::<Refusal>() {
@@ -237,14 +241,30 @@ async fn session(
                     return Err(error);
                 }
             }
+        } else {
+            let mut to_client = BytesMut::new();
+            for message in answered.said {
+                to_client.extend_from_slice(&if strips && server.is_tls() {
+                    auth::without_plus(message)
+                } else {
+                    message
+                });
+            }
+            to_client.extend_from_slice(&answered.rest);
+            Begun {
+                to_server: packet,
+                startup_bytes,
+                to_client: to_client.freeze(),
+                sent_bytes: startup_bytes,
+            }
         }
-        (AuthMode::Pass, false, true) => auth::without_plus(&mut server, packet, startup_bytes).await?,
-        _ => Begun {
+    } else {
+        Begun {
             to_server: packet,
             startup_bytes,
             to_client: Bytes::new(),
-            sent: false,
-        },
+            sent_bytes: 0,
+        }
     };
     let lane = if replication {
         shared.live.replication_sessions.fetch_add(1, Relaxed);
@@ -252,7 +272,9 @@ async fn session(
     } else {
         Some(tap.open(config.capture.lane_bytes_max))
     };
-    Ok(Some(relay(client, server, begun, lane, drain).await))
+    let inject = (config.commit_timestamps == CommitTimestamps::Inject && !replication)
+        .then(|| Inject::new(shared.live.xids.clone()));
+    Ok(Some(relay(client, server, begun, lane, inject, drain).await))
 }
 
 /// Passes a cancel request on and waits until the server has taken it.

@@ -75,18 +75,17 @@ pub async fn connect(
         (None, SslMode::VerifyCa | SslMode::VerifyFull) => Some(read_roots(Path::new("system"))?),
         (None, _) => None,
     };
-    let verifier: Arc<dyn ServerCertVerifier> = match roots {
+    let chain = match roots {
         Some(roots) => {
-            let inner =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?;
-            if ssl.mode == SslMode::VerifyFull {
-                inner
-            } else {
-                Arc::new(AnyName(inner))
-            }
+            Some(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?)
         }
-        None => Arc::new(Anyone(provider.clone())),
+        None => None,
     };
+    let verifier = Arc::new(Verifier {
+        chain,
+        name_counts: ssl.mode == SslMode::VerifyFull,
+        provider: provider.clone(),
+    });
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -103,7 +102,8 @@ pub async fn connect(
     let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host} is no host name"))?;
     let stream = tokio_rustls::TlsConnector::from(Arc::new(config))
         .connect(name, socket)
-        .await?;
+        .await
+        .map_err(|error| anyhow!(refusal(&error, ssl, host)))?;
     if ssl.direct && stream.get_ref().1.alpn_protocol() != Some(ALPN) {
         bail!("the server did not choose the ALPN protocol `postgresql`");
     }
@@ -185,27 +185,32 @@ fn read_roots(path: &Path) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// `verify-ca`: the chain counts, the name does not.
+/// Checks a server's certificate as far as `sslmode` asks for it.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct Verifier {
+    /// `None` under `require` and `prefer` without a root: encryption without authentication, as in libpq.
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    /// `verify-full`; under `verify-ca` the chain counts, the name does not.
+    name_counts: bool,
+    provider: Arc<CryptoProvider>,
+}
 
-/// `require` and `prefer`: encryption without authentication, as libpq does it.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(certificate, chain, name, ocsp, now) {
+        let Some(chain) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match chain.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if !self.name_counts => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }
@@ -216,7 +221,8 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -225,56 +231,46 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+/// Why there is no TLS with the server, and what to do about it.
+fn refusal(error: &std::io::Error, ssl: &Ssl, host: &str) -> String {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    let Some(Error::InvalidCertificate(why)) = cause else {
+        return format!("TLS with the server failed: {error}");
+    };
+    let mode = ssl.mode;
+    let roots = match &ssl.root {
+        Some(path) if path != Path::new("system") => format!("sslrootcert={}", path.display()),
+        _ => "the system's root certificates (sslrootcert names others)".to_owned(),
+    };
+    match why {
+        CertificateError::UnknownIssuer => format!(
+            "sslmode={mode}: the server's certificate was not issued by an authority of {roots}; give the file of \
+             the one that issued it"
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
+            "sslmode={mode}: the server's certificate is not for `{host}` ({why}); connect by a name that it \
+             holds, or use sslmode=verify-ca"
+        ),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("sslmode={mode}: the server's certificate has expired ({why}); renew it")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!(
+                "sslmode={mode}: the server's certificate is not valid yet ({why}); are the clocks right?"
+            )
+        }
+        _ => format!("sslmode={mode}: the server's certificate was refused: {why}"),
     }
 }
 

@@ -57,6 +57,19 @@ pub enum SslMode {
     VerifyFull,
 }
 
+impl fmt::Display for SslMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SslMode::Disable => "disable",
+            SslMode::Allow => "allow",
+            SslMode::Prefer => "prefer",
+            SslMode::Require => "require",
+            SslMode::VerifyCa => "verify-ca",
+            SslMode::VerifyFull => "verify-full",
+        })
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,9 +169,33 @@ impl Upstream {
 
     /// Connects to the first place that answers.
     pub async fn connect(&self, timeout: Duration, keepalive: Option<Duration>) -> Result<Leg> {
+        self.connect_as(self.ssl.mode.first(), timeout, keepalive).await
+    }
+
+    /// Whether there is another way, after the server has refused the first: that of `allow` is TLS, that of
+    /// `prefer` is plain.
+    pub fn may_connect_otherwise(&self, was_tls: bool) -> bool {
+        self.ssl
+            .mode
+            .otherwise()
+            .is_some_and(|other| was_tls != (other == Encryption::Tls))
+            && self.places.iter().any(|place| matches!(place, Place::Tcp { .. }))
+    }
+
+    pub async fn connect_otherwise(&self, timeout: Duration, keepalive: Option<Duration>) -> Result<Leg> {
+        let encryption = self.ssl.mode.otherwise().unwrap_or(self.ssl.mode.first());
+        self.connect_as(encryption, timeout, keepalive).await
+    }
+
+    async fn connect_as(
+        &self,
+        encryption: Encryption,
+        timeout: Duration,
+        keepalive: Option<Duration>,
+    ) -> Result<Leg> {
         let mut failures = Vec::new();
         for place in &self.places {
-            match tokio::time::timeout(timeout, self.connect_to(place, keepalive)).await {
+            match tokio::time::timeout(timeout, self.connect_to(place, encryption, keepalive)).await {
                 Ok(Ok(leg)) => return Ok(leg),
                 Ok(Err(error)) => failures.push(format!("{place}: {error:#}")),
                 Err(_) => failures.push(format!("{place}: no answer within {} s", timeout.as_secs())),
@@ -167,24 +204,31 @@ impl Upstream {
         bail!("{}", failures.join("; "))
     }
 
-    async fn connect_to(&self, place: &Place, keepalive: Option<Duration>) -> Result<Leg> {
+    async fn connect_to(
+        &self,
+        place: &Place,
+        encryption: Encryption,
+        keepalive: Option<Duration>,
+    ) -> Result<Leg> {
         let mut socket = place.open(keepalive).await?;
         let Place::Tcp { host, .. } = place else {
             // As in libpq, sslmode is ignored on a unix socket.
             return Ok(Leg::Plain(socket));
         };
-        // `allow` asks for TLS only after a plain connection was refused; the refusal comes with the
-        // authentication, which is the client's. So it is plain here.
-        if matches!(self.ssl.mode, SslMode::Disable | SslMode::Allow) {
+        if encryption == Encryption::Plain {
             return Ok(Leg::Plain(socket));
         }
         if !self.ssl.direct {
             socket.write_all(&message::ssl_request()).await?;
             match socket.read_u8().await.context("no answer to SSLRequest")? {
                 b'S' => (),
-                b'N' if self.ssl.mode == SslMode::Prefer => return Ok(Leg::Plain(socket)),
-                b'N' => bail!("the server does not support TLS, but sslmode demands it"),
-                b'E' if self.ssl.mode == SslMode::Prefer => {
+                b'N' if encryption == Encryption::TlsIfOffered => return Ok(Leg::Plain(socket)),
+                b'N' => bail!(
+                    "the server does not support TLS, but sslmode={} demands it: turn on `ssl` in its \
+                     postgresql.conf, or weaken sslmode",
+                    self.ssl.mode
+                ),
+                b'E' if encryption == Encryption::TlsIfOffered => {
                     return Ok(Leg::Plain(place.open(keepalive).await?));
                 }
                 other => bail!("unexpected answer to SSLRequest: {:?}", other as char),
@@ -229,7 +273,31 @@ impl Place {
     }
 }
 
+/// How to connect this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encryption {
+    Plain,
+    TlsIfOffered,
+    Tls,
+}
+
 impl SslMode {
+    fn first(self) -> Encryption {
+        match self {
+            SslMode::Disable | SslMode::Allow => Encryption::Plain,
+            SslMode::Prefer => Encryption::TlsIfOffered,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Tls,
+        }
+    }
+
+    fn otherwise(self) -> Option<Encryption> {
+        match self {
+            SslMode::Allow => Some(Encryption::Tls),
+            SslMode::Prefer => Some(Encryption::Plain),
+            _ => None,
+        }
+    }
+
     fn parse(text: &str) -> Result<SslMode> {
         Ok(match text {
             "disable" => SslMode::Disable,

@@ -1,19 +1,11 @@
 //! The program from outside: exit codes, help, configuration, signals.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+mod started;
 
-fn pgassay() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PGASSAY_") {
-            command.env_remove(name);
-        }
-    }
-    command.env("NO_COLOR", "1");
-    command
-}
+use started::{Proxy, next_line, pgassay};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Output;
 
 fn run(arguments: &[&str]) -> Output {
     pgassay().args(arguments).output().unwrap()
@@ -141,67 +133,12 @@ fn an_unknown_key_of_the_file_names_the_nearest() {
     );
 }
 
-/// A proxy as a process of its own, in front of nothing.
-struct Proxy {
-    child: Child,
-    port: u16,
-    log: BufReader<std::process::ChildStderr>,
-}
-
-impl Proxy {
-    fn start(more: &[&str]) -> Proxy {
-        let mut child = pgassay()
-            .args([
-                "proxy",
-                "--listen",
-                "127.0.0.1:0",
-                "--upstream",
-                "127.0.0.1:1",
-                "--record-only",
-            ])
-            .args(["--set", "admin.listen=", "--set", "side.enabled=false"])
-            .args(more)
-            .stderr(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let line = next_line(&mut log, "listening on");
-        let port = line.trim().rsplit(':').next().unwrap().parse().unwrap();
-        Proxy { child, port, log }
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill")
-            .arg(format!("-{name}"))
-            .arg(self.child.id().to_string())
-            .status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn next_line(log: &mut impl BufRead, words: &str) -> String {
-    let mut line = String::new();
-    while !line.contains(words) {
-        line.clear();
-        assert!(
-            log.read_line(&mut line).unwrap() > 0,
-            "the log ended without «{words}»"
-        );
-    }
-    line
-}
+/// In front of nothing.
+const NOWHERE: &str = "127.0.0.1:1";
 
 #[test]
 fn sigterm_ends_in_order() {
-    let mut proxy = Proxy::start(&[]);
+    let mut proxy = Proxy::start(NOWHERE, &[]);
     proxy.signal("TERM");
     next_line(&mut proxy.log, "ended");
     assert_eq!(proxy.child.wait().unwrap().code(), Some(0));
@@ -215,7 +152,10 @@ fn sighup_reads_the_configuration_again() {
     file.write_all(b"[proxy]\nconnections_max = 0\n").unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     let upstream = server.local_addr().unwrap().to_string();
-    let mut proxy = Proxy::start(&["--config", &path, "--set", &format!("upstream={upstream}")]);
+    let mut proxy = Proxy::start(
+        NOWHERE,
+        &["--config", &path, "--set", &format!("upstream={upstream}")],
+    );
     let ask = |port: u16| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(b"\0\0\0\x10\0\x03\0\0user\0x\0\0").unwrap();

@@ -1,11 +1,12 @@
 //! kill -9 of the proxy under load: the journal opens, and holds a prefix of what was answered.
 
+mod started;
+
 use pgassay::throwaway::Throwaway;
 use pgassay_audit::trace::Record;
 use pgassay_audit::trace::journal::Reader;
-use std::io::{BufRead, BufReader};
+use started::Proxy;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The numbers that were inserted, in the order of the journal.
@@ -33,43 +34,20 @@ fn a_killed_proxy_leaves_a_journal_that_opens() {
     let server = Throwaway::start(&[]).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let journal = dir.path().join("journal");
-    let mut proxy = Command::new(env!("CARGO_BIN_EXE_pgassay"))
-        .args([
-            "proxy",
-            "--listen",
-            "127.0.0.1:0",
-            "--upstream",
-            &server.address(),
-            "--record-only",
-            "--journal",
-        ])
-        .arg(&journal)
-        .args([
-            "--set",
-            "admin.listen=",
-            "--set",
-            "side.enabled=false",
-            "--set",
-            "journal.flush_ms=50",
-        ])
-        .stderr(Stdio::piped())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut log = BufReader::new(proxy.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("listening on") {
-        line.clear();
-        assert!(log.read_line(&mut line).unwrap() > 0, "the proxy did not start");
-    }
-    let port: u16 = line.trim().rsplit(':').next().unwrap().parse().unwrap();
+    let more = [
+        "--journal",
+        journal.to_str().unwrap(),
+        "--set",
+        "journal.flush_ms=50",
+    ];
+    let mut proxy = Proxy::start(&server.address(), &more);
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let answered = runtime.block_on(async {
-        let uri = format!("postgresql://postgres@127.0.0.1:{port}/postgres");
+        let uri = format!("postgresql://postgres@127.0.0.1:{}/postgres", proxy.port);
         let (client, connection) = tokio_postgres::connect(&uri, tokio_postgres::NoTls)
             .await
             .unwrap();
@@ -93,8 +71,8 @@ fn a_killed_proxy_leaves_a_journal_that_opens() {
         while insert(number).await.is_ok() {
             number += 1;
             if number == 2_000 {
-                proxy.kill().unwrap();
-                proxy.wait().unwrap();
+                proxy.child.kill().unwrap();
+                proxy.child.wait().unwrap();
             }
         }
         number

@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 import psycopg
+from cancelling import is_cancelled
 
 uri = sys.argv[1]
 newer = len(sys.argv) > 2 and sys.argv[2] == "3.2"
@@ -58,28 +59,10 @@ def pipeline():
 
 
 def cancel():
-    import threading
-
     with psycopg.connect(uri) as conn:
         if newer:
-            assert conn.pgconn.full_protocol_version == 30002 if hasattr(conn.pgconn, "full_protocol_version") else True
-        done = threading.Event()
-
-        def repeat():
-            while not done.wait(0.1):
-                conn.cancel_safe() if hasattr(conn, "cancel_safe") else conn.cancel()
-
-        thread = threading.Thread(target=repeat)
-        thread.start()
-        try:
-            conn.execute("select pg_sleep(300)")
-        except psycopg.errors.QueryCanceled:
-            pass
-        else:
-            raise AssertionError("not cancelled")
-        finally:
-            done.set()
-            thread.join()
+            assert conn.pgconn.full_protocol_version == 30002
+        is_cancelled(conn)
 
 
 async def asynchronous():

@@ -340,7 +340,7 @@ pub fn other_user() -> Option<(u32, u32)> {
     })
 }
 
-/// A server that is starting answers with an error; one that is up asks for something or lets us in.
+/// A server that is starting says so (57P03); one that is up asks for something, lets us in or refuses us.
 fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
         return false;
@@ -349,6 +349,9 @@ fn answers(port: u16) -> bool {
     let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
     let mut packet = (4 + body.len() as u32).to_be_bytes().to_vec();
     packet.extend_from_slice(body);
-    let mut tag = [0];
-    stream.write_all(&packet).is_ok() && stream.read_exact(&mut tag).is_ok() && tag[0] == b'R'
+    let mut answer = [0; 1024];
+    match stream.write_all(&packet).and_then(|()| stream.read(&mut answer)) {
+        Ok(0) | Err(_) => false,
+        Ok(read) => !answer[..read].windows(5).any(|word| word == b"57P03"),
+    }
 }

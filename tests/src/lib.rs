@@ -17,3 +17,4 @@ pub mod fuzz_sql;
 pub mod tools;
 pub mod prometheus;
 pub mod fuzz_values;
+pub mod fuzz_wire;

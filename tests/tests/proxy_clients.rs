@@ -1,6 +1,6 @@
 //! Programs that everybody has, through the proxy: psql and pgbench.
 
-use pgassay_tests::cluster::{Cluster, USER};
+use pgassay_tests::cluster::{Cluster, Options, USER};
 use pgassay_tests::proxy::Proxy;
 use std::process::Command;
 
@@ -20,9 +20,19 @@ fn run(program: std::path::PathBuf, port: u16, arguments: &[&str]) -> String {
     out.into_owned()
 }
 
+/// PostgreSQL as installed, and the other major version with the programs of the first.
+fn clusters() -> impl Iterator<Item = Cluster> {
+    let versions = [Some(Options::default()), Options::default().other_version()];
+    let versions = versions.into_iter().flatten();
+    versions.map(|options| Cluster::start_with(options).unwrap())
+}
+
 #[test]
 fn psql_works() {
-    let cluster = Cluster::start().unwrap();
+    clusters().for_each(|cluster| psql_works_on(&cluster));
+}
+
+fn psql_works_on(cluster: &Cluster) {
     let proxy = Proxy::start(&cluster.address());
     let psql = |sql: &str| {
         run(
@@ -44,7 +54,10 @@ fn psql_works() {
 
 #[test]
 fn pgbench_works_in_all_three_modes() {
-    let cluster = Cluster::start().unwrap();
+    clusters().for_each(|cluster| pgbench_works_on(&cluster));
+}
+
+fn pgbench_works_on(cluster: &Cluster) {
     let proxy = Proxy::start(&cluster.address());
     run(cluster.program("pgbench"), proxy.port(), &["-i", "-q", "-s", "1"]);
     for mode in ["simple", "extended", "prepared"] {

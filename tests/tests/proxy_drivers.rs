@@ -30,6 +30,14 @@ fn drive(cluster: &Cluster, command: impl FnOnce(&Proxy) -> Command) {
     assert_eq!(troubles, [0, 0, 0], "decode errors, gaps, unknown messages");
 }
 
+/// Runs a test in front of PostgreSQL as installed, and of the other major version.
+fn on_every_version(test: impl Fn(&Cluster)) {
+    let versions = [Some(Options::default()), Options::default().other_version()];
+    for options in versions.into_iter().flatten() {
+        test(&Cluster::start_with(options).unwrap());
+    }
+}
+
 fn python(script: &str, uri: &str) -> Option<Command> {
     let mut command = Command::new(deps::find("python")?.join("bin/python"));
     command.arg(program(script)).arg(uri);
@@ -41,8 +49,9 @@ fn psycopg() {
     if deps::find("python").is_none() {
         return;
     }
-    let cluster = Cluster::start().unwrap();
-    drive(&cluster, |proxy| python("psycopg_all.py", &proxy.uri()).unwrap());
+    on_every_version(|cluster| {
+        drive(cluster, |proxy| python("psycopg_all.py", &proxy.uri()).unwrap());
+    });
 }
 
 #[test]
@@ -63,8 +72,9 @@ fn asyncpg() {
     if deps::find("python").is_none() {
         return;
     }
-    let cluster = Cluster::start().unwrap();
-    drive(&cluster, |proxy| python("asyncpg_all.py", &proxy.uri()).unwrap());
+    on_every_version(|cluster| {
+        drive(cluster, |proxy| python("asyncpg_all.py", &proxy.uri()).unwrap());
+    });
 }
 
 #[test]
@@ -72,14 +82,15 @@ fn node_postgres() {
     let Some(packages) = deps::find("node/node_modules") else {
         return;
     };
-    let cluster = Cluster::start().unwrap();
-    drive(&cluster, |proxy| {
-        let mut command = Command::new("node");
-        command
-            .env("NODE_PATH", packages)
-            .arg(program("node_all.js"))
-            .arg(proxy.uri());
-        command
+    on_every_version(|cluster| {
+        drive(cluster, |proxy| {
+            let mut command = Command::new("node");
+            command
+                .env("NODE_PATH", &packages)
+                .arg(program("node_all.js"))
+                .arg(proxy.uri());
+            command
+        });
     });
 }
 
@@ -88,7 +99,6 @@ fn pgjdbc() {
     let Some(jar) = deps::system("/usr/share/java/postgresql.jar") else {
         return;
     };
-    let cluster = Cluster::start().unwrap();
     let classes = tempfile::tempdir().unwrap();
     let compiled = Command::new("javac")
         .arg("-cp")
@@ -103,19 +113,24 @@ fn pgjdbc() {
         "{}",
         String::from_utf8_lossy(&compiled.stderr)
     );
-    drive(&cluster, |proxy| {
-        // SCRAM's helper libraries, where the package keeps them.
-        let class_path = format!("{}:{}:/usr/share/java/*", classes.path().display(), jar.display());
-        let mut command = Command::new("java");
-        command.args(["-cp", &class_path, "JdbcAll"]);
-        command.arg(format!("jdbc:postgresql://127.0.0.1:{}/postgres", proxy.port()));
-        command
+    // SCRAM's helper libraries, where the package keeps them.
+    let class_path = format!("{}:{}:/usr/share/java/*", classes.path().display(), jar.display());
+    on_every_version(|cluster| {
+        drive(cluster, |proxy| {
+            let mut command = Command::new("java");
+            command.args(["-cp", &class_path, "JdbcAll"]);
+            command.arg(format!("jdbc:postgresql://127.0.0.1:{}/postgres", proxy.port()));
+            command
+        });
     });
 }
 
 #[test]
 fn tokio_postgres() {
-    let cluster = Cluster::start().unwrap();
+    on_every_version(tokio_postgres_on);
+}
+
+fn tokio_postgres_on(cluster: &Cluster) {
     let proxy = Proxy::start_with(&cluster.address(), |config| config.record_only = true);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -146,6 +146,148 @@ fn tokio_query(port: u16, sql: &str) -> Vec<String> {
     })
 }
 
+const MODES: [&str; 6] = [
+    "disable",
+    "allow",
+    "prefer",
+    "require",
+    "verify-ca",
+    "verify-full",
+];
+
+/// Which of the six modes get in, and whether in TLS, where the server takes one kind of connection only.
+#[test]
+fn every_sslmode_finds_the_way_that_libpq_would() {
+    let theirs = Certificates::make("server");
+    for (kind, expected) in [
+        (
+            "hostssl",
+            [None, Some(true), Some(true), Some(true), Some(true), Some(true)],
+        ),
+        (
+            "hostnossl",
+            [Some(false), Some(false), Some(false), None, None, None],
+        ),
+        (
+            "host",
+            [
+                Some(false),
+                Some(false),
+                Some(true),
+                Some(true),
+                Some(true),
+                Some(true),
+            ],
+        ),
+    ] {
+        let mut options = Options::default()
+            .tls(&theirs)
+            .password("scram-sha-256", PASSWORD);
+        options.hba = vec![format!("{kind} all all all scram-sha-256")];
+        let cluster = Cluster::start_with(options).unwrap();
+        for (mode, expected) in MODES.into_iter().zip(expected) {
+            let parameters = format!("sslmode={mode}&sslrootcert={}", theirs.authority.display());
+            let proxy = Proxy::start(&upstream(&cluster, &parameters));
+            match (psql(&cluster, proxy.port(), "sslmode=disable"), expected) {
+                (answer @ Ok(_), Some(_)) => assert_eq!(answer, answered()),
+                (Err(error), None) => {
+                    let word = if kind == "hostssl" {
+                        "no encryption"
+                    } else {
+                        "SSL encryption"
+                    };
+                    assert!(
+                        error.contains("no pg_hba.conf entry") && error.contains(word),
+                        "{error}"
+                    );
+                }
+                (answer, _) => panic!("{kind}, {mode}: {answer:?}"),
+            }
+            if let Some(encrypted) = expected {
+                let sql = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
+                let answer = tokio_query(proxy.port(), sql).pop().unwrap();
+                assert_eq!(answer == "t", encrypted, "{kind}, {mode}");
+            }
+        }
+    }
+}
+
+/// The retry is the proxy's own business: it works where the proxy logs in itself, and for the side connection.
+#[test]
+fn allow_retries_where_authentication_is_terminated_and_on_the_side() {
+    let (own, theirs) = (Certificates::make("proxy"), Certificates::make("server"));
+    let mut options = Options::default()
+        .tls(&theirs)
+        .password("scram-sha-256", PASSWORD);
+    options.hba = vec!["hostssl all all all scram-sha-256".to_owned()];
+    let cluster = Cluster::start_with(options).unwrap();
+    let users = own.directory().join("users");
+    std::fs::write(&users, format!("\"postgres\" \"{PASSWORD}\"\n")).unwrap();
+    let allow = upstream(&cluster, "sslmode=allow");
+    let proxy = Proxy::start_with(&allow, |config| {
+        secured(config, &own, TlsMode::Allow);
+        config.auth.mode = AuthMode::Terminate;
+        config.auth.users = Some(users.clone());
+    });
+    assert_eq!(
+        psql(&cluster, proxy.port(), "sslmode=require channel_binding=require"),
+        answered()
+    );
+
+    let uri = format!(
+        "postgresql://postgres:{PASSWORD}@127.0.0.1:{}/postgres?sslmode=allow",
+        cluster.port()
+    );
+    let config = Config {
+        upstream: uri,
+        ..Config::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let encrypted: bool = runtime.block_on(async {
+        let client = pgassay::side::connect(&config).await.unwrap();
+        let sql = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
+        client.query_one(sql, &[]).await.unwrap().get(0)
+    });
+    assert!(encrypted);
+}
+
+#[test]
+fn a_certificate_that_is_refused_says_why_and_what_to_do() {
+    let (theirs, stranger) = (Certificates::make("server"), Certificates::make("stranger"));
+    let options = Options::default()
+        .tls(&theirs)
+        .set("listen_addresses", "127.0.0.1,127.0.0.2");
+    let cluster = Cluster::start_with(options).unwrap();
+    let refused = |host: &str, mode: &str, root: &Path| {
+        let uri = format!(
+            "postgresql://{host}:{}/?sslmode={mode}&sslrootcert={}",
+            cluster.port(),
+            root.display()
+        );
+        let proxy = Proxy::start(&uri);
+        psql(&cluster, proxy.port(), "sslmode=disable")
+    };
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let error = refused("127.0.0.1", mode, &stranger.authority).unwrap_err();
+        let said = error.contains("was not issued by an authority of sslrootcert=") && error.contains(mode);
+        assert!(
+            said && error.contains("could not connect to the server"),
+            "{error}"
+        );
+    }
+    assert_eq!(refused("127.0.0.2", "verify-ca", &theirs.authority), answered());
+    let error = refused("127.0.0.2", "verify-full", &theirs.authority).unwrap_err();
+    assert!(
+        error.contains("is not for `127.0.0.2`") && error.contains("verify-ca"),
+        "{error}"
+    );
+    let error = refused("127.0.0.1", "verify-full", Path::new("/no/such/file")).unwrap_err();
+    assert!(error.contains("/no/such/file"), "{error}");
+}
+
 #[test]
 fn sslmode_demands_what_it_says() {
     let cluster = Cluster::start().unwrap();

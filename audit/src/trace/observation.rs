@@ -48,6 +48,18 @@ pub enum Record {
         exclusive: bool,
         seen: Vec<String>,
     },
+    /// When the server says that a transaction committed. PostgreSQL takes this time before the commit becomes
+    /// visible: a hint for a search, never a proof.
+    CommitTimestamp {
+        session: SessionId,
+        /// Of the observation that committed.
+        group: u64,
+        /// When its ReadyForQuery was read.
+        at: Nanos,
+        xid: u64,
+        /// The server's clock, microseconds since 1970.
+        unix_micros: i64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,6 +217,24 @@ pub struct TableCopy {
     pub columns: Vec<String>,
     /// `None`: too large; the table is partial.
     pub rows: Option<Vec<Vec<Option<String>>>>,
+}
+
+impl Record {
+    /// Everything later stands on it: the start of a session, or the state that was read.
+    pub fn is_beginning(&self) -> bool {
+        matches!(self, Record::SessionStart(_) | Record::Bootstrap(_))
+    }
+
+    /// The session that it speaks of; `None`: all of them.
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Record::SessionStart(facts) => Some(facts.session),
+            Record::Statement(o) => Some(o.session),
+            Record::SessionEnd { session, .. } | Record::CommitTimestamp { session, .. } => Some(*session),
+            Record::Gap(gap) => gap.session,
+            Record::Mark { .. } | Record::Bootstrap(_) | Record::Writers { .. } => None,
+        }
+    }
 }
 
 impl Window {

@@ -45,6 +45,12 @@ pub enum Captured {
         session: SessionId,
         at: Nanos,
     },
+    /// The COMMIT that was last seen, and has not been answered, commits the transaction of this xid. (The
+    /// question and its answer were ours: they are not part of the streams.)
+    Xid {
+        session: SessionId,
+        xid: u64,
+    },
 }
 
 impl Captured {
@@ -53,6 +59,7 @@ impl Captured {
             Captured::Opened { session, .. }
             | Captured::Bytes { session, .. }
             | Captured::Gap { session, .. }
+            | Captured::Xid { session, .. }
             | Captured::Closed { session, .. } => session,
         }
     }

@@ -51,7 +51,19 @@ pub struct Decoder {
     texts: Texts,
     counters: Counters,
     backends: Vec<u32>,
+    commits: Vec<Commit>,
     marked: Nanos,
+}
+
+/// A commit whose xid is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    pub session: SessionId,
+    /// Of the observation that committed.
+    pub group: u64,
+    /// When it was known to have ended.
+    pub at: Nanos,
+    pub xid: u64,
 }
 
 /// What a session may use of the decoder around it.
@@ -60,6 +72,7 @@ pub(super) struct Around<'a> {
     pub texts: &'a mut Texts,
     pub counters: &'a mut Counters,
     pub backends: &'a mut Vec<u32>,
+    pub commits: &'a mut Vec<Commit>,
     pub out: &'a mut Vec<Record>,
 }
 
@@ -75,6 +88,7 @@ impl Decoder {
             texts: Texts::default(),
             counters: Counters::default(),
             backends: Vec::new(),
+            commits: Vec::new(),
             marked: 0,
         }
     }
@@ -87,6 +101,7 @@ impl Decoder {
             texts: &mut self.texts,
             counters: &mut self.counters,
             backends: &mut self.backends,
+            commits: &mut self.commits,
             out,
         };
         match captured {
@@ -134,6 +149,11 @@ impl Decoder {
                     }));
                 }
             },
+            Captured::Xid { session, xid } => {
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.expect_commit(xid);
+                }
+            }
             Captured::Closed { session, at } => {
                 if let Some(mut session) = self.sessions.remove(&session) {
                     session.close(at, &mut around);
@@ -150,6 +170,7 @@ impl Decoder {
             texts: &mut self.texts,
             counters: &mut self.counters,
             backends: &mut self.backends,
+            commits: &mut self.commits,
             out,
         };
         for session in self.sessions.values_mut().filter(|s| s.is_lost()) {
@@ -173,5 +194,10 @@ impl Decoder {
     /// Process ids of the server's backends behind sessions that were begun since this was last asked.
     pub fn new_backends(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.backends)
+    }
+
+    /// Commits of known xid that were answered since this was last asked.
+    pub fn new_commits(&mut self) -> Vec<Commit> {
+        std::mem::take(&mut self.commits)
     }
 }

@@ -19,4 +19,4 @@ pub mod decoder;
 mod tests;
 
 pub use captured::{Captured, Direction};
-pub use decoder::{Counters, Decoder, Limits};
+pub use decoder::{Commit, Counters, Decoder, Limits};

@@ -13,7 +13,7 @@
 //! The files `asked.rs` and `answered.rs` hold the two halves of the state machine.
 
 use super::answer::Gathering;
-use super::decoder::{Around, Limits};
+use super::decoder::{Around, Commit, Limits};
 use super::frame::Framer;
 use super::request::{Named, Portal, Prepared, Request};
 use crate::trace::lex::{self, Effect};
@@ -60,6 +60,8 @@ pub struct Session {
     /// Something in this group could not be read: from when on, and why.
     pub(super) blind: Option<(Nanos, String)>,
     lost: Option<Lost>,
+    /// The xid of the transaction that the group in front commits.
+    xid: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +140,7 @@ impl Session {
             done: Vec::new(),
             blind: None,
             lost: None,
+            xid: None,
         }
     }
 
@@ -157,6 +160,11 @@ impl Session {
 
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
+    }
+
+    /// The COMMIT in front is that of this xid.
+    pub fn expect_commit(&mut self, xid: u64) {
+        self.xid = Some(xid).filter(|_| self.lost.is_none());
     }
 
     pub fn to_server(&mut self, bytes: Bytes, at: Nanos, around: &mut Around) {
@@ -333,6 +341,7 @@ impl Session {
         self.status = Status::Unknown;
         self.done.clear();
         self.blind = None;
+        self.xid = None;
     }
 
     /// Both streams are at a message boundary again.
@@ -381,6 +390,14 @@ impl Session {
         }
         if let Some((since, reason)) = self.blind.take() {
             self.tell(Window::new(since, ready.done), reason, around);
+        }
+        if let Some(xid) = self.xid.take().filter(|_| status == Status::Idle) {
+            around.commits.push(Commit {
+                session: self.id,
+                group: self.group,
+                at: ready.done,
+                xid,
+            });
         }
         self.status = status;
         self.group += 1;

@@ -7,7 +7,7 @@ mod cut;
 use super::Usage;
 use crate::config::Config;
 use pgassay_audit::trace::journal::{JournalError, Key, Reader};
-use pgassay_audit::trace::{Nanos, Record, SessionId};
+use pgassay_audit::trace::{Nanos, Record, SessionId, Window};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -152,7 +152,13 @@ impl Chosen {
             self.told = self.reader.notes().len();
             let Some(record) = record else { return Ok(None) };
             let (first, last) = span(&record);
-            let beginning = *self.beginning.get_or_insert(first);
+            let beginning = *self.beginning.get_or_insert_with(|| {
+                let instant = |seconds: Option<Nanos>| seconds.map(|s| first.saturating_add(s));
+                let until = instant(self.until).unwrap_or(Nanos::MAX);
+                self.reader
+                    .narrow(Window::new(instant(self.from).unwrap_or(0), until));
+                first
+            });
             let early = self
                 .from
                 .is_some_and(|from| last < beginning.saturating_add(from));
@@ -160,7 +166,7 @@ impl Chosen {
                 .until
                 .is_some_and(|until| first >= beginning.saturating_add(until));
             // What a session said at its start, and the state, belong to all that follows.
-            let needed = matches!(record, Record::SessionStart(_) | Record::Bootstrap(_)) && !late;
+            let needed = record.is_beginning() && !late;
             if self.is_of_sessions(&record) && (needed || !(early || late)) {
                 return Ok(Some(record));
             }
@@ -168,17 +174,8 @@ impl Chosen {
     }
 
     fn is_of_sessions(&self, record: &Record) -> bool {
-        let session = match record {
-            Record::SessionStart(facts) => facts.session,
-            Record::Statement(o) => o.session,
-            Record::SessionEnd { session, .. } => *session,
-            Record::Gap(gap) => match gap.session {
-                Some(session) => session,
-                None => return true,
-            },
-            _ => return true,
-        };
-        self.sessions.is_empty() || self.sessions.contains(&session)
+        let is_chosen = |session| self.sessions.contains(&session);
+        self.sessions.is_empty() || record.session().is_none_or(is_chosen)
     }
 
     fn seconds(&self, at: Nanos) -> f64 {
@@ -191,7 +188,10 @@ fn span(record: &Record) -> (Nanos, Nanos) {
     let (first, last) = match record {
         Record::SessionStart(facts) => (facts.at, facts.at),
         Record::Statement(o) => (o.window.sent, o.window.done),
-        Record::SessionEnd { at, .. } | Record::Mark { at } | Record::Writers { at, .. } => (*at, *at),
+        Record::SessionEnd { at, .. }
+        | Record::Mark { at }
+        | Record::Writers { at, .. }
+        | Record::CommitTimestamp { at, .. } => (*at, *at),
         Record::Gap(gap) => (gap.window.sent, gap.window.done),
         Record::Bootstrap(bootstrap) => (bootstrap.window.sent, bootstrap.window.done),
     };
@@ -202,9 +202,7 @@ fn span(record: &Record) -> (Nanos, Nanos) {
 mod tests {
     use super::*;
     use pgassay_audit::trace::journal::{Options, Writer};
-    use pgassay_audit::trace::{
-        Answer, Observation, Outcome, Protocol, ServerError, SessionFacts, Status, Window,
-    };
+    use pgassay_audit::trace::{Answer, Observation, Outcome, Protocol, ServerError, SessionFacts, Status};
     use std::path::Path;
 
     /// One session per number, each with a transaction and an error.
@@ -367,6 +365,45 @@ mod tests {
         // Nothing is written over.
         let mut again = input(dir.path()).open(&Config::default()).unwrap();
         assert!(cut::cut(&mut again, &part, &mut Vec::new()).is_err());
+    }
+
+    /// With the index and without it the same is told; with it, less is read.
+    #[test]
+    fn the_index_saves_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        let small = Options {
+            segment_bytes_max: 1,
+            ..Options::default()
+        };
+        let mut writer = Writer::open(dir.path(), small).unwrap();
+        let whole = tempfile::tempdir().unwrap();
+        journal(whole.path());
+        for record in Reader::open(whole.path(), None).unwrap() {
+            writer.push(&record.unwrap()).unwrap();
+            // A segment of its own for every record.
+            writer.flush().unwrap();
+        }
+        writer.close().unwrap();
+        let part = || {
+            let mut chosen = input(dir.path());
+            (chosen.from, chosen.until) = (Some(3.5), Some(12.5));
+            chosen.open(&Config::default()).unwrap()
+        };
+        let told = |mut chosen: Chosen| {
+            let mut out = Vec::new();
+            show::cat(&mut chosen, &mut out).unwrap();
+            (String::from_utf8(out).unwrap(), chosen.reader.skipped())
+        };
+        let (with, skipped) = told(part());
+        // Three statements before, three records after; the start of the first session is told.
+        assert_eq!(skipped, 6, "{with}");
+        assert_eq!(with.lines().count(), 6, "{with}");
+        assert_eq!(told(part()).0, with);
+        std::fs::remove_file(dir.path().join("index")).unwrap();
+        assert_eq!(told(part()), (with.clone(), 0));
+        // An index that speaks of other files is not believed.
+        std::fs::write(dir.path().join("index"), "{\"segments\": []}").unwrap();
+        assert_eq!(told(part()), (with, 0));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Framer {
     last: u8,
     /// Transaction status of the last ReadyForQuery.
     status: u8,
+    /// Nothing but what may come at any time has come since.
+    ready: bool,
     lost: bool,
     messages: u64,
 }
@@ -69,6 +71,12 @@ impl Framer {
     fn complete(&mut self) {
         self.filled = 0;
         self.last = self.header[0];
+        self.ready = match self.last {
+            b'Z' => true,
+            // Notifications, notices and settings come unasked.
+            b'A' | b'N' | b'S' => self.ready,
+            _ => false,
+        };
         self.messages += 1;
     }
 
@@ -82,9 +90,14 @@ impl Framer {
         self.last
     }
 
-    /// The server said ReadyForQuery, outside any transaction block, and nothing after it.
+    /// The server said ReadyForQuery, outside any transaction block, and no answer after it.
     pub fn is_idle(&self) -> bool {
-        self.at_boundary() && self.last == b'Z' && self.status == b'I'
+        self.at_boundary() && self.ready && self.status == b'I'
+    }
+
+    /// The same inside a block that has not failed.
+    pub fn is_in_block(&self) -> bool {
+        self.at_boundary() && self.ready && self.status == b'T'
     }
 
     pub fn is_lost(&self) -> bool {
@@ -118,9 +131,19 @@ mod tests {
     fn a_block_is_not_idle() {
         let mut framer = Framer::default();
         framer.take(b"Z\0\0\0\x05T");
-        assert!(framer.at_boundary() && !framer.is_idle());
+        assert!(framer.at_boundary() && !framer.is_idle() && framer.is_in_block());
         framer.take(b"Z\0\0\0\x05");
         assert!(!framer.at_boundary());
+    }
+
+    #[test]
+    fn what_comes_unasked_changes_nothing() {
+        let mut framer = Framer::default();
+        framer.take(ANSWER);
+        framer.take(b"A\0\0\0\x0c\0\0\0\x01n\0\0\0");
+        assert!(framer.is_idle());
+        framer.take(b"1\0\0\0\x04");
+        assert!(!framer.is_idle());
     }
 
     #[test]

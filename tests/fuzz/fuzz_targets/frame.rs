@@ -1,19 +1,5 @@
-//! The framer of the hot path: however a stream is cut, it ends up in the same place.
+//! `fuzz_wire::frame` for libFuzzer.
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use pgassay::wire::frame::Framer;
-
-fuzz_target!(|input: (Vec<u8>, usize)| {
-    let (bytes, cut) = input;
-    let (head, tail) = bytes.split_at(cut % (bytes.len() + 1));
-    let (mut whole, mut parts) = (Framer::default(), Framer::default());
-    whole.take(&bytes);
-    parts.take(head);
-    parts.take(tail);
-    assert_eq!(whole.is_lost(), parts.is_lost());
-    assert_eq!(whole.messages(), parts.messages());
-    assert_eq!(whole.at_boundary(), parts.at_boundary());
-    assert_eq!(whole.is_idle(), parts.is_idle());
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pgassay_tests::fuzz_wire::frame(bytes));

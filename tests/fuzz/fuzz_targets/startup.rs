@@ -1,14 +1,5 @@
-//! The first packets of a client.
+//! `fuzz_wire::startup` for libFuzzer.
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use pgassay::wire::message;
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(Some((_, length))) = message::first(bytes) {
-        assert!(length <= bytes.len());
-        message::is_replication(&message::startup_parameters(&bytes[..length]));
-    }
-    message::startup_parameters(bytes);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pgassay_tests::fuzz_wire::startup(bytes));

@@ -1,4 +1,7 @@
-//! What is in which segment. Written beside the segments, for people and for skipping; never trusted.
+//! What is in which segment. Written beside the segments, for people and for skipping.
+//!
+//! Always true: the segments are the truth. An entry is believed only where it agrees with the run and the length
+//! of its segment; without one, the segment is read.
 
 use super::JournalError;
 use crate::trace::Nanos;
@@ -22,6 +25,13 @@ pub struct IndexEntry {
     pub last_at: Nanos,
     /// Wall clock, seconds since 1970, of its last record.
     pub closed_unix: u64,
+    /// How many records everything later stands on: starts of sessions, and state. Absent in what older
+    /// programs wrote.
+    #[serde(default)]
+    pub beginnings: Option<u64>,
+    /// The largest number of a session in it.
+    #[serde(default)]
+    pub session_max: u64,
 }
 
 const FILE: &str = "index";
@@ -31,6 +41,12 @@ impl Index {
     pub fn read(dir: &Path) -> Index {
         let text = std::fs::read(dir.join(FILE)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// What is known about a segment of this name, run and length.
+    pub fn of(&self, file: &str, run: u64, bytes: u64) -> Option<&IndexEntry> {
+        let entry = self.segments.iter().find(|entry| entry.file == file)?;
+        (entry.run == run && entry.bytes == bytes).then_some(entry)
     }
 
     /// Replaced as a whole, so that a reader sees the old one or the new one.

@@ -4,7 +4,7 @@
 
 use super::format::{BLOCK_HEADER, BlockHeader, HEADER, Header, decode_block};
 use super::key::{Key, Nonce};
-use super::{JournalError, segments};
+use super::{Index, JournalError, segments};
 use crate::trace::{Gap, Nanos, Record, SessionId, Window};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -34,6 +34,10 @@ pub struct Reader {
     clock_zero_unix: Option<u64>,
     notes: Vec<Note>,
     over: bool,
+    index: Index,
+    /// What is asked for; whole segments beside it may be skipped.
+    wanted: Option<Window>,
+    skipped: usize,
 }
 
 struct Segment {
@@ -75,10 +79,44 @@ impl Reader {
             clock_zero_unix: None,
             notes: Vec::new(),
             over: false,
+            index: Index::read(path),
+            wanted: None,
+            skipped: 0,
         };
         // A wrong directory, version or key is told at once.
         reader.next_segment()?;
         Ok(reader)
+    }
+
+    /// From here on, segments need not be read that lie wholly outside this window: those that begin after its end,
+    /// and those that end before it and hold nothing that later records stand on.
+    pub fn narrow(&mut self, wanted: Window) {
+        self.wanted = Some(wanted);
+    }
+
+    /// Segments that were not read because the index says that nothing wanted is in them.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Whether nothing of the segment is asked for; then what it would have told of time and sessions is taken
+    /// from the index.
+    fn skip(&mut self, header: &Header, path: &Path, bytes: u64) -> bool {
+        let Some(wanted) = self.wanted else { return false };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(entry) = self.index.of(&name, header.run, bytes) else {
+            return false;
+        };
+        let first = entry.first_at.saturating_add(self.shift.time);
+        let last = entry.last_at.saturating_add(self.shift.time);
+        let skips = first > wanted.done || last < wanted.sent && entry.beginnings == Some(0);
+        if skips {
+            self.shift.latest = self.shift.latest.max(last);
+            let session = entry.session_max + self.shift.session;
+            self.shift.sessions = self.shift.sessions.max(session + 1);
+            self.skipped += 1;
+        }
+        skips
     }
 
     /// Literals, parameters and cells were replaced by hashes: such a trace can only partly be audited.
@@ -124,6 +162,9 @@ impl Reader {
             .first()
             .is_none_or(|next| !is_of_run(next, header.run));
         self.arrive(&header, &path);
+        if self.skip(&header, &path, bytes) {
+            return self.next_segment();
+        }
         self.segment = Some(Segment {
             file: BufReader::with_capacity(256 << 10, file),
             path,
@@ -366,7 +407,7 @@ impl Shift {
                 self.window(&mut o.window);
                 self.window(&mut o.ready);
             }
-            Record::SessionEnd { session, at } => {
+            Record::SessionEnd { session, at } | Record::CommitTimestamp { session, at, .. } => {
                 self.session(session);
                 self.time(at);
             }

@@ -48,7 +48,7 @@ impl Redactor {
                     }
                 }
                 if columns.iter().any(|c| c.format != 0) {
-                    answer.columns = columns.iter().cloned().map(|c| as_text(c)).collect();
+                    answer.columns = columns.iter().cloned().map(as_text).collect();
                 }
                 if let Some(copy) = &mut answer.copy {
                     *copy = self.copy(copy);
@@ -77,13 +77,18 @@ impl Redactor {
         let mut words: [&str; 2] = ["", ""];
         let mut is_settings = false;
         let mut is_definition = false;
-        for (i, token) in tokens(text).enumerate() {
+        let mut is_first = true;
+        for token in tokens(text) {
             let piece = &text[token.place.clone()];
-            if i == 0 {
+            if is_first {
                 let is = |list: &[&str]| list.iter().any(|w| piece.eq_ignore_ascii_case(w));
                 is_settings = is(&["set", "reset", "show", "begin", "start", "discard"]);
                 is_definition = is(&["create", "alter", "drop", "comment"]);
             }
+            // A text may hold several statements.
+            is_first = piece == ";";
+            // `SET app.user = …` is the application's own, and may be data.
+            is_settings &= piece != ".";
             // What lies between tokens is blank or comment; comments may quote data.
             let between = &text[copied..token.place.start];
             redacted.push_str(if between.trim().is_empty() { between } else { " " });
@@ -227,6 +232,11 @@ mod tests {
             format!("SELECT a FROM t WHERE id = '{five}' AND n IN ('{ann}', $1) ORDER BY 1, 2 LIMIT 10")
         );
         assert_eq!(r.sql("SET TimeZone = 'UTC'"), "SET TimeZone = 'UTC'");
+        // Of several statements, each is judged by its own first word; settings of the application are data.
+        assert_eq!(
+            r.sql("begin; insert into t values ('it''s'); set TimeZone = 'UTC'; set app.user = 'it''s'"),
+            format!("begin; insert into t values ('{ann}'); set TimeZone = 'UTC'; set app.user = '{ann}'")
+        );
         assert_eq!(
             r.sql("create table t (a varchar(10))"),
             "create table t (a varchar(10))"

@@ -65,6 +65,9 @@ pub struct Writer {
     waiting_since: Option<Nanos>,
     /// The earliest instant that a record in `raw` speaks of.
     earliest: Nanos,
+    /// Of the records in `raw`: see [`IndexEntry`].
+    beginnings: u64,
+    session_max: u64,
     now: Nanos,
     bytes: u64,
 }
@@ -124,6 +127,8 @@ impl Writer {
             raw_records: 0,
             waiting_since: None,
             earliest: Nanos::MAX,
+            beginnings: 0,
+            session_max: 0,
             now: 0,
             bytes: 0,
         })
@@ -143,6 +148,10 @@ impl Writer {
         let (first, last) = instants(record);
         self.now = self.now.max(last);
         self.earliest = self.earliest.min(first);
+        self.beginnings += u64::from(record.is_beginning());
+        self.session_max = self
+            .session_max
+            .max(record.session().map_or(0, |session| session.0));
         self.waiting_since.get_or_insert(self.now);
         if self.raw.len() >= BLOCK_BYTES {
             self.flush()
@@ -198,9 +207,14 @@ impl Writer {
             // Half a block may be on disk; only a new segment is sure to be readable.
             let path = segment.path.clone();
             let _ = segment.file.set_len(segment.entry.bytes);
+            (self.beginnings, self.session_max) = (0, 0);
             self.end_segment()?;
             return Err(JournalError::io(&path, "appending to the journal")(error));
         }
+        segment.entry.first_at = segment.entry.first_at.min(self.earliest);
+        segment.entry.beginnings = segment.entry.beginnings.map(|count| count + self.beginnings);
+        segment.entry.session_max = segment.entry.session_max.max(self.session_max);
+        (self.beginnings, self.session_max) = (0, 0);
         self.earliest = Nanos::MAX;
         segment.blocks += 1;
         segment.entry.bytes += block.len() as u64;
@@ -280,6 +294,8 @@ impl Writer {
             first_at,
             last_at: self.now,
             closed_unix: 0,
+            beginnings: Some(0),
+            session_max: 0,
         };
         Ok(Segment {
             path,
@@ -341,7 +357,10 @@ fn instants(record: &Record) -> (Nanos, Nanos) {
     match record {
         Record::SessionStart(facts) => (facts.at, facts.at),
         Record::Statement(o) => span(o.window.sent, &[o.window.done, o.ready.done]),
-        Record::SessionEnd { at, .. } | Record::Mark { at } | Record::Writers { at, .. } => (*at, *at),
+        Record::SessionEnd { at, .. }
+        | Record::Mark { at }
+        | Record::Writers { at, .. }
+        | Record::CommitTimestamp { at, .. } => (*at, *at),
         Record::Gap(gap) => span(gap.window.sent, &[gap.window.done]),
         Record::Bootstrap(bootstrap) => span(bootstrap.window.sent, &[bootstrap.window.done]),
     }
@@ -381,6 +400,8 @@ fn entry_of(path: &Path, file: String) -> IndexEntry {
         first_at: 0,
         last_at: Nanos::MAX,
         closed_unix: unix.map_or(0, |d| d.as_secs()),
+        beginnings: None,
+        session_max: 0,
     }
 }
 

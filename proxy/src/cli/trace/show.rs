@@ -110,6 +110,19 @@ fn line(chosen: &Chosen, record: &Record) -> String {
             };
             format!("{} writes past the proxy: {who}", at(*seen_at))
         }
+        Record::CommitTimestamp {
+            session,
+            at: ended,
+            xid,
+            unix_micros,
+            ..
+        } => format!(
+            "{} s{} committed as xid {xid} at {}.{:06} of the server's clock",
+            at(*ended),
+            session.0,
+            unix_micros.div_euclid(1_000_000),
+            unix_micros.rem_euclid(1_000_000)
+        ),
     }
 }
 
@@ -203,6 +216,15 @@ pub fn to_json(record: &Record) -> Value {
         Record::Writers { at, exclusive, seen } => {
             json!({"writers": {"at": at, "exclusive": exclusive, "seen": seen}})
         }
+        Record::CommitTimestamp {
+            session,
+            group,
+            at,
+            xid,
+            unix_micros,
+        } => json!({"commit_timestamp": {
+            "session": session, "group": group, "at": at, "xid": xid, "unix_micros": unix_micros
+        }}),
     }
 }
 

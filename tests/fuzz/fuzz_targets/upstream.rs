@@ -1,0 +1,5 @@
+//! `fuzz_wire::upstream` for libFuzzer.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pgassay_tests::fuzz_wire::upstream(bytes));
