@@ -822,6 +822,7 @@ fn single(row: Row) -> Frame {
             id: RowId(0),
         }],
         grouped: Vec::new(),
+        windowed: Vec::new(),
     }
 }
 

@@ -39,6 +39,18 @@ impl Run<'_> {
                     .and_then(|frame| frame.grouped.get(*position as usize));
                 Ok(value.cloned().unwrap_or(Value::Unknown))
             }
+            Expr::Windowed(position) => {
+                let value = scope.frame.windowed.get(*position as usize);
+                Ok(value.cloned().unwrap_or(Value::Unknown))
+            }
+            Expr::Grouping(keys) => {
+                let Some(Value::Int8(present)) = scope.frame.grouped.last() else {
+                    return Ok(Value::Unknown);
+                };
+                let absent = |key: &u16| i32::from(present >> key & 1 == 0);
+                let keys = keys.iter().filter(|key| **key != u16::MAX);
+                Ok(Value::Int4(keys.fold(0, |bits, key| bits << 1 | absent(key))))
+            }
             Expr::Call { function, arguments } => {
                 let mut values: smallvec::SmallVec<[Value; 3]> =
                     smallvec::SmallVec::with_capacity(arguments.len());
@@ -500,7 +512,7 @@ impl Run<'_> {
 /// may simplify an error away.
 pub(super) fn is_plain(expr: &Expr) -> bool {
     match expr {
-        Expr::Column { .. } | Expr::Grouped { .. } | Expr::Bound(_) => true,
+        Expr::Column { .. } | Expr::Grouped { .. } | Expr::Windowed(_) | Expr::Bound(_) => true,
         Expr::Const(value) => !value.is_null(),
         Expr::Call { arguments, .. } => arguments.iter().all(is_plain),
         Expr::Equal { sides, .. } => is_plain(&sides.0) && is_plain(&sides.1),

@@ -11,6 +11,7 @@ pub mod expect;
 mod run;
 mod eval;
 mod query;
+mod window;
 mod write;
 mod constraint;
 mod copy;
@@ -374,9 +375,6 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
         row.values.truncate(query.visible);
         row
     };
-    if cut && query.with_ties {
-        return Fault::unsure("with_ties");
-    }
     let ordered = !query.order.is_empty() && !relocked(run, query);
     let mut groups = Vec::new();
     let mut rows = output.rows.into_iter();
@@ -388,7 +386,7 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
             types,
             names,
             open: output.open,
-            limit: Some(cutting.limit.unwrap_or(u64::MAX)),
+            limit: Some(cutting.limit.filter(|_| !query.with_ties).unwrap_or(u64::MAX)),
             origins,
             opening: None,
         });
@@ -400,6 +398,12 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
     let mut start = 0;
     for end in ends {
         let group: Vec<ExpectedRow> = rows.by_ref().take(end - start).map(visible).collect();
+        // WITH TIES: who sorts like the last one comes, too.
+        let last = if query.with_ties && start < last {
+            last.max(end)
+        } else {
+            last
+        };
         let inside = end.min(last).saturating_sub(start.max(first));
         start = end;
         if group.is_empty() || (cut && inside == 0) {

@@ -405,6 +405,7 @@ impl Run<'_> {
             !unique && kept.is_some_and(|kept| kept.not_null && is_ordered(kept.type_oid))
         });
         let is_plain = select.group.is_none()
+            && !query.with_ties
             && select.filter.is_empty()
             && matches!(select.distinct, Distinct::No)
             && scan.never_fails
@@ -440,6 +441,7 @@ impl Run<'_> {
         };
         let mut output = match &select.group {
             Some(group) => self.grouped(&level, group)?,
+            None if !select.windows.is_empty() => self.windowed(&level)?,
             None => {
                 let mut output = Output::default();
                 self.found(&level, &mut |frame, certain| {
@@ -1089,20 +1091,31 @@ impl Run<'_> {
             keys: Vec<Value>,
             sums: Vec<Sum>,
             certain: bool,
+            /// A bit for each key that is in the state's grouping set.
+            present: i64,
         }
         let mut order: Vec<State> = Vec::new();
         let mut places: FxHashMap<Vec<Key>, usize> = FxHashMap::default();
-        let fresh = |keys: Vec<Value>| State {
+        let fresh = |keys: Vec<Value>, present: i64| State {
             keys,
             sums: group.aggregates.iter().map(|a| self.sum(a)).collect(),
             certain: false,
+            present,
         };
         if group.plain {
-            let mut state = fresh(Vec::new());
+            let mut state = fresh(Vec::new(), 0);
             state.certain = true;
             order.push(state);
         }
-        let mut first_frame: Option<Frame> = None;
+        // The empty grouping set has a row even of nothing.
+        let empty = vec![Value::Null; group.keys.len()];
+        for (number, _) in group.sets.iter().enumerate().filter(|(_, set)| set.is_empty()) {
+            let hashed = in_set(number, &empty);
+            places.insert(hashed, order.len());
+            let mut state = fresh(empty.clone(), 0);
+            state.certain = true;
+            order.push(state);
+        }
         self.found(level, &mut |frame, certain| {
             let scope = Scope {
                 frame,
@@ -1111,6 +1124,30 @@ impl Run<'_> {
             let mut keys = Vec::with_capacity(group.keys.len());
             for key in &group.keys {
                 keys.push(self.target(key, &scope, level.strict && certain)?);
+            }
+            for (number, set) in group.sets.iter().enumerate() {
+                let kept = |place: usize| set.contains(&place);
+                let masked: Vec<Value> = keys
+                    .iter()
+                    .enumerate()
+                    .map(|(place, key)| if kept(place) { key.clone() } else { Value::Null })
+                    .collect();
+                if masked.iter().any(Value::has_unknown) {
+                    return Fault::unsure("group_by_unknown");
+                }
+                let place = *places.entry(in_set(number, &masked)).or_insert_with(|| {
+                    let present = set.iter().fold(0, |bits, key| bits | 1 << key);
+                    order.push(fresh(masked, present));
+                    order.len() - 1
+                });
+                let state = &mut order[place];
+                state.certain |= certain;
+                for (aggregate, sum) in group.aggregates.iter().zip(&mut state.sums) {
+                    self.add(aggregate, sum, &scope, certain, level.strict)?;
+                }
+            }
+            if !group.sets.is_empty() {
+                return Ok(());
             }
             let place = if group.plain {
                 // Columns that depend on nothing but the keys exist here only by error of the query.
@@ -1124,7 +1161,7 @@ impl Run<'_> {
                 }
                 let hashed: Vec<Key> = keys.iter().cloned().map(Key).collect();
                 *places.entry(hashed).or_insert_with(|| {
-                    order.push(fresh(keys));
+                    order.push(fresh(keys, 0));
                     order.len() - 1
                 })
             };
@@ -1133,13 +1170,10 @@ impl Run<'_> {
             for (aggregate, sum) in group.aggregates.iter().zip(&mut state.sums) {
                 self.add(aggregate, sum, &scope, certain, level.strict)?;
             }
-            if first_frame.is_none() {
-                first_frame = Some(frame.clone());
-            }
             Ok(())
         })?;
         let open = level.open.get();
-        let mut output = Output::default();
+        let mut frames: Vec<(Frame, bool)> = Vec::new();
         for state in order {
             let mut grouped = state.keys;
             if group.plain && grouped.len() < group.keys.len() {
@@ -1152,9 +1186,13 @@ impl Run<'_> {
                     self.finish(aggregate, sum)?
                 });
             }
+            if !group.sets.is_empty() {
+                grouped.push(Value::Int8(state.present));
+            }
             let frame = Frame {
                 slots: Vec::new(),
                 grouped,
+                windowed: Vec::new(),
             };
             let scope = Scope {
                 frame: &frame,
@@ -1163,7 +1201,16 @@ impl Run<'_> {
             let Some(admitted) = self.admits(&group.having, &scope, level.strict)? else {
                 continue;
             };
-            let certain = state.certain && admitted;
+            frames.push((frame, state.certain && admitted));
+        }
+        let doubtful = open && !group.plain;
+        self.windows(&level.select.windows, &mut frames, level.outer, doubtful)?;
+        let mut output = Output::default();
+        for (frame, certain) in frames {
+            let scope = Scope {
+                frame: &frame,
+                outer: level.outer,
+            };
             let mut values = Vec::with_capacity(level.select.targets.len());
             for target in &level.select.targets {
                 values.push(self.target(target, &scope, certain && level.strict)?);
@@ -1177,6 +1224,33 @@ impl Run<'_> {
         if group.plain {
             // One row comes whatever the table holds.
             level.open.set(false);
+        }
+        Ok(output)
+    }
+
+    /// A level with window functions: all rows must be there before the first is answered.
+    fn windowed(&self, level: &Level<'_>) -> Outcome<Output> {
+        let mut frames: Vec<(Frame, bool)> = Vec::new();
+        self.found(level, &mut |frame, certain| {
+            frames.push((frame.clone(), certain));
+            Ok(())
+        })?;
+        self.windows(&level.select.windows, &mut frames, level.outer, level.open.get())?;
+        let mut output = Output::default();
+        for (frame, certain) in frames {
+            let scope = Scope {
+                frame: &frame,
+                outer: level.outer,
+            };
+            let mut values = Vec::with_capacity(level.select.targets.len());
+            for target in &level.select.targets {
+                values.push(self.target(target, &scope, certain && level.strict)?);
+            }
+            output.rows.push(OutputRow {
+                values,
+                certain,
+                sources: sources(level.select, &frame),
+            });
         }
         Ok(output)
     }
@@ -1378,7 +1452,20 @@ pub(super) fn sources(select: &Select, frame: &Frame) -> SmallVec<[(TableId, Row
         .collect()
 }
 
-fn compare_for_sort(left: &Value, right: &Value, key: &SortKey, default: Collation) -> Option<Ordering> {
+/// The key of a group in one of several grouping sets.
+fn in_set(number: usize, keys: &[Value]) -> Vec<Key> {
+    let set = Key(Value::Int8(number as i64));
+    std::iter::once(set)
+        .chain(keys.iter().cloned().map(Key))
+        .collect()
+}
+
+pub(super) fn compare_for_sort(
+    left: &Value,
+    right: &Value,
+    key: &SortKey,
+    default: Collation,
+) -> Option<Ordering> {
     if left.has_unknown() || right.has_unknown() {
         return None;
     }
@@ -1492,9 +1579,6 @@ fn cut_loosely(
     if cutting.offset == 0 && cutting.limit.is_none() {
         return Ok(rows);
     }
-    if with_ties {
-        return Fault::unsure("with_ties");
-    }
     let unsure = open || rows.iter().any(|row| !row.certain);
     let first = cutting.offset as usize;
     let last = cutting
@@ -1517,6 +1601,12 @@ fn cut_loosely(
     let mut rows = rows.into_iter();
     for end in ends {
         let group: Vec<OutputRow> = rows.by_ref().take(end - start).collect();
+        // WITH TIES: who sorts like the last one comes, too.
+        let last = if with_ties && start < last {
+            last.max(*end)
+        } else {
+            last
+        };
         let inside = (*end).min(last).saturating_sub(start.max(first));
         if inside == group.len() {
             kept.extend(group);

@@ -38,6 +38,8 @@ pub(super) struct Derived {
 pub(super) struct Frame {
     pub slots: Vec<Slot>,
     pub grouped: Vec<Value>,
+    /// Values of the level's window functions.
+    pub windowed: Vec<Value>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +60,7 @@ impl Frame {
                 relations
             ],
             grouped: Vec::new(),
+            windowed: Vec::new(),
         }
     }
 }

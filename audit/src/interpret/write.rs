@@ -140,6 +140,7 @@ impl Run<'_> {
                                     },
                                 ],
                                 grouped: Vec::new(),
+                                windowed: Vec::new(),
                             };
                             let scope = Scope { frame: &frame, outer };
                             match self.admits(filter, &scope, true)? {

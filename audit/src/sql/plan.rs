@@ -267,6 +267,8 @@ pub struct Select {
     /// All joins are inner joins of base tables, so that `recheck` is the whole truth.
     pub recheckable: bool,
     pub group: Option<Group>,
+    /// Window functions, over the rows or groups of this level.
+    pub windows: Vec<Window>,
     /// Over the grouped row if there is a group, else over the relations.
     pub targets: Vec<Expr>,
     pub distinct: Distinct,
@@ -290,6 +292,103 @@ pub struct Group {
     pub having: Vec<Expr>,
     /// There is no GROUP BY: one row, even of nothing.
     pub plain: bool,
+    /// GROUPING SETS, ROLLUP and CUBE: the keys of each set; empty if there is only the one with all of them.
+    pub sets: Vec<Vec<usize>>,
+}
+
+/// A window function with its OVER.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub function: WindowFunction,
+    pub partition: Vec<Expr>,
+    pub order: Vec<WindowKey>,
+    pub frame: WindowFrame,
+}
+
+#[derive(Clone, Debug)]
+pub enum WindowFunction {
+    RowNumber,
+    Rank,
+    DenseRank,
+    PercentRank,
+    CumeDist,
+    Ntile(Expr),
+    /// lag (`back`) and lead.
+    Shifted {
+        value: Expr,
+        offset: Option<Expr>,
+        default: Option<Expr>,
+        back: bool,
+    },
+    First(Expr),
+    Last(Expr),
+    Nth(Expr, Expr),
+    Aggregate(Aggregate),
+}
+
+#[derive(Clone, Debug)]
+pub struct WindowKey {
+    pub expr: Expr,
+    pub key: SortKey,
+}
+
+#[derive(Clone, Debug)]
+pub struct WindowFrame {
+    pub mode: FrameMode,
+    pub start: Bound,
+    pub end: Bound,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameMode {
+    Rows,
+    Range,
+    Groups,
+}
+
+#[derive(Clone, Debug)]
+pub enum Bound {
+    /// UNBOUNDED PRECEDING
+    First,
+    Before(Expr),
+    /// CURRENT ROW
+    Current,
+    After(Expr),
+    /// UNBOUNDED FOLLOWING
+    Last,
+}
+
+impl Window {
+    /// Every expression in it, to be turned into one over the grouped row.
+    pub fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        let mut exprs: Vec<&mut Expr> = self.partition.iter_mut().collect();
+        exprs.extend(self.order.iter_mut().map(|order| &mut order.expr));
+        match &mut self.function {
+            WindowFunction::Ntile(expr) | WindowFunction::First(expr) | WindowFunction::Last(expr) => {
+                exprs.push(expr);
+            }
+            WindowFunction::Shifted {
+                value,
+                offset,
+                default,
+                ..
+            } => {
+                exprs.push(value);
+                exprs.extend(offset.iter_mut().chain(default));
+            }
+            WindowFunction::Nth(value, place) => exprs.extend([value, place]),
+            WindowFunction::Aggregate(aggregate) => {
+                exprs.extend(aggregate.arguments.iter_mut().chain(&mut aggregate.filter));
+            }
+            _ => {}
+        }
+        for bound in [&mut self.frame.start, &mut self.frame.end] {
+            if let Bound::Before(expr) | Bound::After(expr) = bound {
+                exprs.push(expr);
+            }
+        }
+        exprs
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -704,6 +803,10 @@ pub enum Expr {
         up: u16,
         position: u16,
     },
+    /// The value of a window function of this level.
+    Windowed(u16),
+    /// GROUPING(…) of these keys: a bit is set for each that is not in the row's grouping set.
+    Grouping(Vec<u16>),
     Call {
         function: FunctionId,
         arguments: Vec<Expr>,

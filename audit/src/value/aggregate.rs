@@ -8,10 +8,12 @@
 //!     is unknown as soon as two orders can differ (floats, ties between values that print differently);
 //!   - DISTINCT, FILTER and ORDER BY are the caller's.
 
-use super::call::FunctionId;
+use super::call::{Call, FunctionId};
 use super::compare::{comparable, identical, sort_compare};
 use super::context::{Collation, Context};
+use super::functions::documents::{from_sql, json_text, jsonb, object_key};
 use super::interval::Interval;
+use super::json::{Json, push_json_string};
 use super::resolve::FunctionKind;
 use super::types::Types;
 use super::{Array, Numeric, SqlError, TypeOid, Value, oid};
@@ -116,6 +118,12 @@ enum Running {
         element: TypeOid,
         items: Option<Vec<Value>>,
     },
+    /// json_agg and jsonb_agg: the elements as text, or as documents.
+    JsonArray(Option<Vec<String>>),
+    JsonbArray(Option<Vec<Json>>),
+    /// json_object_agg and jsonb_object_agg.
+    JsonObject(Option<Vec<String>>),
+    JsonbObject(Option<Vec<(String, Json)>>),
     NotModelled,
 }
 
@@ -171,6 +179,10 @@ fn running(name: &str, arguments: &[TypeOid]) -> Running {
             element: *element,
             items: None,
         },
+        ("json_agg", [_]) => Running::JsonArray(None),
+        ("jsonb_agg", [_]) => Running::JsonbArray(None),
+        ("json_object_agg", [_, _]) => Running::JsonObject(None),
+        ("jsonb_object_agg", [_, _]) => Running::JsonbObject(None),
         _ => Running::NotModelled,
     }
 }
@@ -203,7 +215,6 @@ impl Accumulator {
 
     /// One row's arguments (none for `count(*)`).
     pub fn add(&mut self, arguments: &[Value], context: &Context) -> Result<(), SqlError> {
-        let _ = context;
         if let Running::CountRows(count) = &mut self.running {
             *count += 1;
             return Ok(());
@@ -216,9 +227,21 @@ impl Accumulator {
             self.unknown = true;
             return Ok(());
         }
-        if value.is_null() && !matches!(self.running, Running::List { .. }) {
+        let keeps_nulls = matches!(
+            self.running,
+            Running::List { .. }
+                | Running::JsonArray(_)
+                | Running::JsonbArray(_)
+                | Running::JsonObject(_)
+                | Running::JsonbObject(_)
+        );
+        if value.is_null() && !keeps_nulls {
             return Ok(());
         }
+        let call = Call {
+            context,
+            collation: self.collation,
+        };
         match &mut self.running {
             Running::CountRows(_) | Running::NotModelled => {}
             Running::Count(count) => *count += 1,
@@ -336,6 +359,19 @@ impl Accumulator {
                 }
             }
             Running::List { items, .. } => items.get_or_insert_default().push(value.clone()),
+            Running::JsonArray(items) => items.get_or_insert_default().push(json_text(value, &call)?),
+            Running::JsonbArray(items) => items.get_or_insert_default().push(from_sql(value, &call)?),
+            Running::JsonObject(items) => {
+                let mut member = String::new();
+                push_json_string(&mut member, &object_key(value, &call)?);
+                member.push_str(" : ");
+                member.push_str(&json_text(&arguments[1], &call)?);
+                items.get_or_insert_default().push(member);
+            }
+            Running::JsonbObject(items) => {
+                let member = (object_key(value, &call)?, from_sql(&arguments[1], &call)?);
+                items.get_or_insert_default().push(member);
+            }
         }
         Ok(())
     }
@@ -385,6 +421,14 @@ impl Accumulator {
                 element,
                 items: Some(items),
             } => Value::Array(Arc::new(Array::vector(*element, items.clone()))),
+            Running::JsonArray(None)
+            | Running::JsonbArray(None)
+            | Running::JsonObject(None)
+            | Running::JsonbObject(None) => Value::Null,
+            Running::JsonArray(Some(items)) => Value::Json(format!("[{}]", items.join(", ")).into()),
+            Running::JsonbArray(Some(items)) => jsonb(Some(&Json::Array(items.clone()))),
+            Running::JsonObject(Some(items)) => Value::Json(format!("{{ {} }}", items.join(", ")).into()),
+            Running::JsonbObject(Some(items)) => jsonb(Some(&Json::object(items.clone()))),
             Running::NotModelled => return Err(SqlError::not_modelled("aggregate")),
         })
     }

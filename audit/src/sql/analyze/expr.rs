@@ -66,7 +66,7 @@ impl Analyzer<'_> {
         }
     }
 
-    fn typed(&self, expr: Expr, type_oid: TypeOid) -> Typed {
+    pub(super) fn typed(&self, expr: Expr, type_oid: TypeOid) -> Typed {
         Typed {
             expr,
             oid: type_oid,
@@ -171,7 +171,7 @@ impl Analyzer<'_> {
             }
             NodeEnum::RowExpr(_) => unmodelled("row_expression"),
             NodeEnum::SetToDefault(_) => unmodelled("default_in_expression"),
-            NodeEnum::GroupingFunc(_) => unmodelled("grouping_function"),
+            NodeEnum::GroupingFunc(function) => self.grouping_function(function),
             NodeEnum::CurrentOfExpr(_) => unmodelled("where_current_of"),
             NodeEnum::XmlExpr(_) | NodeEnum::XmlSerialize(_) => unmodelled("xml"),
             _ => unmodelled("expression"),
@@ -930,12 +930,23 @@ impl Analyzer<'_> {
             self.raw_call(&name, schema.as_deref());
             return unmodelled("named_arguments");
         }
-        if call.over.is_some() {
-            self.note("window_function");
-            for argument in &call.args {
-                self.expr_or_unknown(argument);
-            }
-            return Ok(self.unknown(self.window_type(&name, call)));
+        if let Some(over) = &call.over {
+            let kept = (
+                self.levels.len(),
+                self.level().windows.len(),
+                self.level().aggregates.len(),
+            );
+            let windowed = match built_in {
+                true => self.window_call(&name, call, over),
+                false => unmodelled("window_function"),
+            };
+            return windowed.or_else(|Unmodelled(reason)| {
+                self.levels.truncate(kept.0);
+                self.level().windows.truncate(kept.1);
+                self.level().aggregates.truncate(kept.2);
+                self.note(reason);
+                Ok(self.unknown(self.window_type(&name, call)))
+            });
         }
         let path = &self.settings.search_path;
         let users = self.catalog.find_functions(schema.as_deref(), &name, path);
@@ -1011,7 +1022,7 @@ impl Analyzer<'_> {
         })
     }
 
-    fn is_aggregate(&self, name: &str) -> bool {
+    pub(super) fn is_aggregate(&self, name: &str) -> bool {
         let kind = |count: usize| {
             let inputs = vec![oid::INT4; count];
             self.types()

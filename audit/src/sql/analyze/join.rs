@@ -311,10 +311,12 @@ impl Analyzer<'_> {
                     continue;
                 };
                 let column = *column as usize;
-                let is_free = *r as usize == relation && !taken.contains(&column);
+                if *r as usize != relation || taken.contains(&column) {
+                    continue;
+                }
                 let is_there = relations_of(value).iter().all(|used| bound.contains(used));
                 let type_oid = self.types().base(table.columns[column].type_oid);
-                if !is_free || !is_there || !is_ordered(type_oid) {
+                if !is_there || !is_ordered(type_oid) {
                     continue;
                 }
                 let bounds = bounds.get_or_insert(Bounds {

@@ -10,6 +10,8 @@ mod expr;
 mod name;
 mod from;
 mod select;
+mod window;
+mod grouping;
 mod join;
 mod write;
 mod utility;
@@ -197,6 +199,11 @@ struct Level {
     /// Aggregates met in this level's expressions.
     aggregates: Vec<super::plan::Aggregate>,
     aggregates_allowed: bool,
+    /// Window functions met in them, and the windows that the WINDOW clause names.
+    windows: Vec<super::plan::Window>,
+    named_windows: Vec<pg_query::protobuf::WindowDef>,
+    /// Arguments of GROUPING(…), by number, until the keys are known.
+    groupings: Vec<Vec<Expr>>,
     /// Refers to a level outside.
     correlated: bool,
     volatile: bool,

@@ -4,7 +4,7 @@ use super::visit::walk;
 use super::{Analyzer, Collated, Level, Result, Typed, VisibleCte, string_of, strings_of, unmodelled};
 use crate::sql::plan::{
     Aggregate, Body, Cte, CteQuery, Distinct, Expr, Group, Kind, Locking, OutputColumn, Query,
-    RelationSource, Select, SetOperation, SortKey, Source,
+    RelationSource, Select, SetOperation, SortKey, Source, Window,
 };
 use crate::value::{CastKind, Collation, TypeOid, Value, oid};
 use pg_query::protobuf::{
@@ -17,9 +17,9 @@ use std::sync::Arc;
 const AGGREGATES: u16 = 0x8000;
 
 /// One entry of the select list.
-struct Target {
-    name: String,
-    typed: Typed,
+pub(super) struct Target {
+    pub name: String,
+    pub typed: Typed,
 }
 
 impl Analyzer<'_> {
@@ -299,40 +299,12 @@ impl Analyzer<'_> {
             self.conditions(node, &mut conditions);
         }
 
+        self.window_clause(select);
         let mut targets = self.target_list(&select.target_list, keep_unknown)?;
         let visible = targets.len();
 
         // GROUP BY: a bare name is an input column first, then an output name.
-        let mut keys: Vec<Expr> = Vec::new();
-        for node in &select.group_clause {
-            match &node.node {
-                Some(NodeEnum::GroupingSet(_)) => return unmodelled("grouping_sets"),
-                Some(NodeEnum::AConst(_)) => {
-                    let names: Vec<String> = Vec::new();
-                    match self.output_position_in(node, &names, visible)? {
-                        Some(place) => keys.push(targets[place].typed.expr.clone()),
-                        None => return unmodelled("group_by"),
-                    }
-                }
-                Some(NodeEnum::ColumnRef(column)) if column.fields.len() == 1 => {
-                    let name = string_of(&column.fields[0]).unwrap_or("");
-                    let own = self.levels.last().is_some_and(|level| {
-                        level
-                            .items
-                            .iter()
-                            .any(|item| item.columns.iter().any(|c| c.name == name && !c.hidden))
-                    });
-                    match targets.iter().position(|target| target.name == name) {
-                        Some(place) if !own => keys.push(targets[place].typed.expr.clone()),
-                        _ => keys.push(self.expr(node)?.expr),
-                    }
-                }
-                _ => {
-                    let typed = self.expr(node)?;
-                    keys.push(self.resolve_unknown(typed)?.expr);
-                }
-            }
-        }
+        let (keys, sets) = self.group_by(select, &targets[..visible])?;
         let mut having = Vec::new();
         if let Some(node) = &select.having_clause {
             self.conditions(node, &mut having);
@@ -360,6 +332,7 @@ impl Analyzer<'_> {
         };
 
         let aggregates = std::mem::take(&mut self.level().aggregates);
+        let mut windows = std::mem::take(&mut self.level().windows);
         let grouped =
             !select.group_clause.is_empty() || !aggregates.is_empty() || select.having_clause.is_some();
         let group = if grouped {
@@ -368,6 +341,8 @@ impl Analyzer<'_> {
                 aggregates,
                 having,
                 &mut targets,
+                &mut windows,
+                sets,
                 select.group_clause.is_empty(),
             )?)
         } else {
@@ -410,6 +385,7 @@ impl Analyzer<'_> {
             recheck,
             recheckable,
             group,
+            windows,
             targets: targets.into_iter().map(|target| target.typed.expr).collect(),
             distinct,
             locking,
@@ -509,7 +485,12 @@ impl Analyzer<'_> {
     }
 
     /// A position or a bare output name.
-    fn output_position_in(&mut self, node: &Node, names: &[String], visible: usize) -> Result<Option<usize>> {
+    pub(super) fn output_position_in(
+        &mut self,
+        node: &Node,
+        names: &[String],
+        visible: usize,
+    ) -> Result<Option<usize>> {
         match &node.node {
             Some(NodeEnum::AConst(constant)) => match &constant.val {
                 Some(pg::a_const::Val::Ival(integer)) => {
@@ -532,7 +513,7 @@ impl Analyzer<'_> {
         }
     }
 
-    fn sort_key(
+    pub(super) fn sort_key(
         &mut self,
         sort: &pg::SortBy,
         column: usize,
@@ -571,6 +552,8 @@ impl Analyzer<'_> {
         aggregates: Vec<Aggregate>,
         mut having: Vec<Expr>,
         targets: &mut [Target],
+        windows: &mut [Window],
+        sets: Vec<Vec<usize>>,
         plain: bool,
     ) -> Result<Group> {
         let fingerprints: Vec<(String, Vec<usize>)> = keys.iter().map(|key| self.fingerprint(key)).collect();
@@ -580,7 +563,8 @@ impl Analyzer<'_> {
         let exprs = targets
             .iter_mut()
             .map(|target| &mut target.typed.expr)
-            .chain(having.iter_mut());
+            .chain(having.iter_mut())
+            .chain(windows.iter_mut().flat_map(Window::exprs_mut));
         for expr in exprs {
             walk(expr, 0, &mut |expr, depth| {
                 if depth == 0 {
@@ -624,17 +608,33 @@ impl Analyzer<'_> {
             });
         }
         self.pins.extend(pins);
+        if !sets.is_empty() && !extra.is_empty() {
+            // A column that depends on a key which is not in every set.
+            return unmodelled("grouping_sets");
+        }
         keys.extend(extra);
         let count = keys.len() as u16;
+        let groupings = self.grouping_positions(&fingerprints)?;
         let exprs = targets
             .iter_mut()
             .map(|target| &mut target.typed.expr)
-            .chain(having.iter_mut());
+            .chain(having.iter_mut())
+            .chain(windows.iter_mut().flat_map(Window::exprs_mut));
         for expr in exprs {
             walk(expr, 0, &mut |expr, depth| {
                 if let Expr::Grouped { up, position } = expr {
                     if *up == depth && *position >= AGGREGATES {
                         *position = *position - AGGREGATES + count;
+                    }
+                }
+                if let Expr::Grouping(places) = expr {
+                    if let [place] = places.as_slice() {
+                        let found = groupings.get(*place as usize).cloned().unwrap_or_default();
+                        *expr = match sets.is_empty() {
+                            true => Expr::Const(Value::Int4(0)),
+                            false => Expr::Grouping(found),
+                        };
+                        return false;
                     }
                 }
                 true
@@ -645,11 +645,12 @@ impl Analyzer<'_> {
             aggregates,
             having,
             plain,
+            sets,
         })
     }
 
     /// An expression as text that is equal for equal expressions, and the constants in it.
-    fn fingerprint(&self, expr: &Expr) -> (String, Vec<usize>) {
+    pub(super) fn fingerprint(&self, expr: &Expr) -> (String, Vec<usize>) {
         let mut used = Vec::new();
         let text = format!("{expr:?}");
         if !text.contains("Bound(") {

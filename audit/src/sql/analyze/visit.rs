@@ -1,6 +1,6 @@
 //! Walks over expressions and the queries inside them.
 
-use crate::sql::plan::{Access, Body, CteQuery, Expr, From, Query, RelationSource, Select};
+use crate::sql::plan::{Access, Body, CteQuery, Expr, From, Query, RelationSource, Select, Window};
 
 /// Calls `f` on every expression of the tree from the outside in, with the number of levels between it and the
 /// start. `f` says whether to go further down.
@@ -14,6 +14,8 @@ pub(super) fn walk(expr: &mut Expr, depth: u16, f: &mut dyn FnMut(&mut Expr, u16
         | Expr::Column { .. }
         | Expr::RowPresent { .. }
         | Expr::Grouped { .. }
+        | Expr::Windowed(_)
+        | Expr::Grouping(_)
         | Expr::Unknown => {}
         Expr::Call { arguments, .. }
         | Expr::And(arguments)
@@ -125,6 +127,9 @@ pub(super) fn walk_select(select: &mut Select, depth: u16, f: &mut dyn FnMut(&mu
     {
         walk(expr, depth, f);
     }
+    for expr in select.windows.iter_mut().flat_map(Window::exprs_mut) {
+        walk(expr, depth, f);
+    }
     if let Some(group) = &mut select.group {
         for expr in group.keys.iter_mut().chain(&mut group.having) {
             walk(expr, depth, f);
@@ -219,6 +224,8 @@ pub(super) fn is_simple(expr: &Expr) -> bool {
                 | Expr::ArrayQuery { .. }
                 | Expr::Routine { .. }
                 | Expr::Grouped { .. }
+                | Expr::Windowed(_)
+                | Expr::Grouping(_)
                 | Expr::Column { up: 1.., .. }
         );
         simple
@@ -236,6 +243,8 @@ pub(super) fn is_constant(expr: &Expr) -> bool {
             Expr::Column { .. }
                 | Expr::RowPresent { .. }
                 | Expr::Grouped { .. }
+                | Expr::Windowed(_)
+                | Expr::Grouping(_)
                 | Expr::Exists(_)
                 | Expr::Scalar(_)
                 | Expr::AnyQuery { .. }

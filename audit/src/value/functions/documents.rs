@@ -16,7 +16,7 @@ fn document(arguments: &[Value], index: usize) -> Result<Json, SqlError> {
     }
 }
 
-fn jsonb(value: Option<&Json>) -> Value {
+pub(crate) fn jsonb(value: Option<&Json>) -> Value {
     value.map_or(Value::Null, |json| Value::Jsonb(json.print().into()))
 }
 
@@ -53,7 +53,7 @@ fn follow<'a>(json: &'a Json, path: &Array) -> Result<Option<&'a Json>, SqlError
 }
 
 /// to_jsonb of one value.
-fn from_sql(value: &Value, call: &Call<'_>) -> Result<Json, SqlError> {
+pub(crate) fn from_sql(value: &Value, call: &Call<'_>) -> Result<Json, SqlError> {
     let odd = || SqlError::not_modelled("json of this value");
     Ok(match value {
         Value::Null => Json::Null,
@@ -90,7 +90,7 @@ fn from_sql(value: &Value, call: &Call<'_>) -> Result<Json, SqlError> {
 }
 
 /// One key of json_build_object: text that is not NULL.
-fn object_key(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
+pub(crate) fn object_key(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
     match value {
         Value::Null => Err(SqlError::not_modelled("NULL as an object key")),
         Value::Json(_) | Value::Jsonb(_) | Value::Array(_) => {
@@ -119,7 +119,7 @@ fn build_object(a: &[Value], call: &Call<'_>) -> Outcome {
 }
 
 /// The text of one value inside a json (not jsonb) that is being built.
-fn json_text(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
+pub(crate) fn json_text(value: &Value, call: &Call<'_>) -> Result<String, SqlError> {
     match value {
         Value::Json(text) | Value::Jsonb(text) => Ok(text.to_string()),
         Value::Float4(_) | Value::Float8(_) => {

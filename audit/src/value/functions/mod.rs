@@ -10,7 +10,7 @@ mod arrays;
 mod calendar;
 mod comparison;
 mod conversion;
-mod documents;
+pub(crate) mod documents;
 mod extract;
 mod floats;
 mod integers;
