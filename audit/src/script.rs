@@ -106,9 +106,23 @@ struct Actor {
     started: Option<(String, Nanos)>,
 }
 
-/// Reads a story; every session's transactions run at `level` unless they say otherwise.
+/// A story that was read.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub records: Vec<Record>,
+    /// When a statement was sent → its line, counted from 1. No two are sent at once.
+    pub lines: BTreeMap<Nanos, usize>,
+}
+
+/// The records of a story; every session's transactions run at `level` unless they say otherwise.
 pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
+    Ok(read(text, level)?.records)
+}
+
+/// The same, and which line each statement stands on.
+pub fn read(text: &str, level: Level) -> Result<Told, ScriptError> {
     let mut records = Vec::new();
+    let mut lines = BTreeMap::new();
     let mut actors: BTreeMap<String, Actor> = BTreeMap::new();
     let mut now: Nanos = STEP;
     for (number, line) in text.lines().enumerate() {
@@ -154,6 +168,7 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
             if actor.started.is_some() {
                 return Err(fail(format!("a statement of {name} is under way already")));
             }
+            lines.insert(now, number + 1);
             actor.started = Some((sql.trim().to_owned(), now));
         } else {
             if actor.started.is_some() {
@@ -161,6 +176,7 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
                     "a statement of {name} is still under way: end it with «{name}: ... => answer»"
                 )));
             }
+            lines.insert(now, number + 1);
             records.push(observe(actor, statement, Window::new(now, now + STEP / 2), answer).map_err(fail)?);
         }
         now += STEP;
@@ -173,7 +189,7 @@ pub fn parse(text: &str, level: Level) -> Result<Vec<Record>, ScriptError> {
         });
     }
     records.push(Record::Mark { at: now + STEP });
-    Ok(records)
+    Ok(Told { records, lines })
 }
 
 fn facts(session: SessionId, name: &str, level: Level, at: Nanos) -> SessionFacts {

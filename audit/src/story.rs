@@ -92,21 +92,15 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
                 to,
                 kind: (*kind).to_owned(),
                 why: why(kind, from, to),
+                read: reader(kind, from, to)
+                    .and_then(|t| culprits.iter().find(|(culprit, _)| *culprit == t))
+                    .map(|(_, s)| *s),
             }
         })
         .collect();
     let fingerprint = fingerprint(proof.rule, proof.level, &proof.shapes);
-    let observed = match proof.differences.first() {
-        Some((m, s, d)) => format!("t{} statement {}: {}", place(*m) + 1, s + 1, d.observed),
-        None => "answers that no serial order gives".to_owned(),
-    };
-    let mut expected: Vec<String> = Vec::new();
-    for (m, s, d) in proof.differences {
-        let text = format!("t{} statement {}: {}", place(*m) + 1, s + 1, d.expected);
-        if !expected.contains(&text) && expected.len() < 8 {
-            expected.push(text);
-        }
-    }
+    let observed = observed(proof, place, &transactions);
+    let expected = expected(proof, place, &transactions);
     let at = culprits
         .first()
         .map_or(0, |(t, s)| transactions[*t].statements[*s].window.done);
@@ -127,6 +121,73 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
     };
     violation.story = prose(proof.rule, &violation);
     violation
+}
+
+/// Statements that the box of the observed answers names.
+const OBSERVED_SHOWN: usize = 3;
+/// Right answers that are listed.
+const EXPECTED_SHOWN: usize = 8;
+
+/// What was answered to what, for each statement whose answer is wrong.
+fn observed(proof: &Proof<'_>, place: impl Fn(usize) -> usize, told: &[StoryTransaction]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut seen: Vec<(usize, usize)> = Vec::new();
+    for (member, step, difference) in proof.differences {
+        let at = (place(*member), *step);
+        if seen.contains(&at) || seen.len() == OBSERVED_SHOWN {
+            continue;
+        }
+        seen.push(at);
+        lines.push(format!("{} → {}", asked(told, at), difference.observed));
+    }
+    match lines.is_empty() {
+        true => "answers that no serial order gives".to_owned(),
+        false => lines.join("; "),
+    }
+}
+
+/// Which answers would have been right. Where several statements differ, each says whose it is.
+fn expected(proof: &Proof<'_>, place: impl Fn(usize) -> usize, told: &[StoryTransaction]) -> Vec<String> {
+    let first = proof.differences.first().map(|(m, s, _)| (*m, *s));
+    let only_one = proof.differences.iter().all(|(m, s, _)| Some((*m, *s)) == first);
+    let mut lines: Vec<String> = Vec::new();
+    for (member, step, difference) in proof.differences {
+        let at = (place(*member), *step);
+        let other = (told.len() == 2).then(|| &told[1 - at.0].name);
+        let text = match (only_one, other) {
+            (true, _) => difference.expected.clone(),
+            // Alone it was right: only after the other one would it have been answered differently.
+            (false, Some(other)) => {
+                format!(
+                    "if {other} came first: {} → {}",
+                    asked(told, at),
+                    difference.expected
+                )
+            }
+            (false, None) => format!("{} → {}", asked(told, at), difference.expected),
+        };
+        if !lines.contains(&text) && lines.len() < EXPECTED_SHOWN {
+            lines.push(text);
+        }
+    }
+    lines
+}
+
+/// `t1 «select 1»`.
+fn asked(told: &[StoryTransaction], (transaction, statement): (usize, usize)) -> String {
+    let txn = &told[transaction];
+    let sql = txn.statements.get(statement).map_or("", |s| s.sql.as_str());
+    let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{} «{}»", txn.name, shortened(&sql))
+}
+
+/// The transaction whose reading makes the dependency.
+fn reader(kind: &str, from: usize, to: usize) -> Option<usize> {
+    match kind {
+        "rw" => Some(from),
+        "wr" => Some(to),
+        _ => None,
+    }
 }
 
 fn transaction(name: String, txn: &Transaction, level: Level) -> StoryTransaction {
@@ -208,7 +269,7 @@ fn why(kind: &str, from: usize, to: usize) -> String {
     }
 }
 
-/// A few sentences; the steps themselves are in the data, for whoever shows them.
+/// A few sentences; steps and answers are in the data, for whoever shows them.
 fn prose(rule: &Rule, violation: &Violation) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}", rule.summary);
@@ -226,18 +287,6 @@ fn prose(rule: &Rule, violation: &Violation) -> String {
         (true, _) => {
             let _ = writeln!(text, "No order of {} gives this answer.", listed(&names));
         }
-    }
-    for (t, s) in violation.culprits.iter().take(3) {
-        let txn = &violation.transactions[*t];
-        let statement = &txn.statements[*s];
-        let sql = statement.sql.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = writeln!(
-            text,
-            "{} asked «{}» and was answered {}.",
-            txn.name,
-            shortened(&sql),
-            statement.answer
-        );
     }
     text
 }

@@ -81,6 +81,9 @@ pub struct Edge {
     pub kind: String,
     /// A sentence: why.
     pub why: String,
+    /// The statement of the reader that says so, if one does: an index into its statements.
+    #[serde(default)]
+    pub read: Option<usize>,
 }
 
 /// Totals of a run: what `pgassay check --json` prints and `/api/summary` serves.

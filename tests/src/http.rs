@@ -32,16 +32,35 @@ pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Respons
 }
 
 pub fn try_get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> std::io::Result<Response> {
+    ask(address, "GET", path, headers, "")
+}
+
+/// POST with more headers than Host and Content-Length.
+pub fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    ask(address, "POST", path, headers, body)
+        .unwrap_or_else(|error| panic!("POST {path} to {address}: {error}"))
+}
+
+fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
+    let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if method != "GET" {
+        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         request.push_str(&format!("Host: {address}\r\n"));
     }
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
-    stream.write_all(format!("{request}\r\n").as_bytes())?;
+    stream.write_all(format!("{request}\r\n{body}").as_bytes())?;
     let mut answer = BufReader::new(stream);
     let (status, headers) = head(&mut answer)?;
     let mut body = Vec::new();

@@ -4,7 +4,7 @@ use pgassay::admin::{self, Admin};
 use pgassay::config::Config;
 use pgassay::live::Live;
 use pgassay_audit::report::sample;
-use pgassay_tests::http::{get, try_get};
+use pgassay_tests::http::{get, post, try_get};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -205,4 +205,84 @@ async fn it_ends_with_the_proxy() {
         assert!(tries < 1_000, "it still answers");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+}
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_editor_has_an_example_of_every_rule() {
+    let (_live, admin) = serve(|_| ()).await;
+    let groups = get(admin.address, "/api/examples", &[]).json();
+    let anomalies = groups[0]["stories"].as_array().unwrap();
+    for rule in pgassay_rules::anomaly::CATALOGUE {
+        let found = anomalies.iter().find(|story| story["name"] == rule.name);
+        let story = found.unwrap_or_else(|| panic!("no example of {}", rule.name));
+        assert!(!story["about"].as_str().unwrap().is_empty(), "{}", rule.name);
+        let mut lines = story["text"].as_str().unwrap().lines();
+        assert!(!lines.any(|line| line.starts_with("expect ")), "{}", rule.name);
+    }
+    assert!(groups.as_array().unwrap().len() >= 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_story_is_judged_at_every_level() {
+    let (_live, admin) = serve(|_| ()).await;
+    let judge = |text: &str| {
+        let body = serde_json::json!({ "text": text }).to_string();
+        post(admin.address, "/api/judge", &[JSON], &body)
+    };
+    let story = "init: create table account (id int primary key, balance int)\n\
+                 init: insert into account values (1, 100)\n\
+                 # t1 looks twice\n\
+                 t1: begin\n\
+                 t1: select balance from account => (100)\n\
+                 t2: update account set balance = 110 => UPDATE 1\n\
+                 t1: select balance from account => (110)\n\
+                 t1: commit\n";
+    let answer = judge(story);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let told = answer.json();
+    let rules = |told: &serde_json::Value| -> Vec<String> {
+        let levels = told["levels"].as_array().unwrap().iter();
+        levels
+            .map(|level| {
+                level["violations"][0]["rule"]
+                    .as_str()
+                    .unwrap_or("nothing")
+                    .to_owned()
+            })
+            .collect()
+    };
+    assert_eq!(rules(&told), ["nothing", "read_skew", "read_skew"]);
+    assert_eq!(
+        told["levels"][1]["lines"],
+        serde_json::json!([7]),
+        "the line to blame"
+    );
+    assert_eq!(told["trace"]["statements"].as_array().unwrap().len(), 7);
+    let mended = judge(&story.replace("=> (110)", "=> (100)"));
+    assert_eq!(rules(&mended.json()), ["stale_read", "nothing", "nothing"]);
+
+    let bad = judge("t1: select 1 => (1)\nnonsense");
+    assert_eq!((bad.status, bad.json()["line"].as_u64()), (422, Some(2)));
+    let long = judge(&"# nothing\n".repeat(20_000));
+    assert_eq!(long.status, 413);
+    let body = serde_json::json!({ "text": story }).to_string();
+    let form = post(
+        admin.address,
+        "/api/judge",
+        &[("Content-Type", "text/plain")],
+        &body,
+    );
+    assert_eq!(
+        form.status, 415,
+        "what another site's form can send is not judged"
+    );
+    let rebound = post(
+        admin.address,
+        "/api/judge",
+        &[JSON, ("Host", "rebound.example")],
+        &body,
+    );
+    assert_eq!(rebound.status, 403);
 }

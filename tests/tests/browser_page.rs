@@ -58,6 +58,11 @@ async fn the_page_works_in_a_browser() {
         "keyboard",
         "phone",
         "wide",
+        "editor",
+        "editor-levels",
+        "editor-upload",
+        "runbook-page",
+        "phone-editor",
         "token",
         "report",
     ] {

@@ -101,10 +101,7 @@ fn a_violation_reaches_the_pager() {
     let runbook = alert["annotations"]["runbook_url"]
         .as_str()
         .expect("the alert has a runbook");
-    assert!(
-        runbook.ends_with(&format!("/rules/runbooks/{rule}.md")),
-        "{runbook}"
-    );
+    assert!(runbook.ends_with(&format!("/#/runbooks/{rule}")), "{runbook}");
 
     // What rang is what the proxy itself tells.
     let violations = proxy.live().violations();

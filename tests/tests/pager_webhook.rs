@@ -94,7 +94,7 @@ fn a_violation_reaches_the_pager() {
         alert["annotations"]["runbook_url"]
             .as_str()
             .unwrap()
-            .ends_with("lost_update.md")
+            .ends_with("/#/runbooks/lost_update")
     );
 }
 

@@ -314,3 +314,24 @@ fn every_panel_has_a_unit_and_a_description() {
     }
     assert_tidy(complaints);
 }
+
+/// Helm reads only what lies inside the chart: its copies are the originals.
+#[test]
+fn the_chart_carries_the_rules_and_dashboards_as_they_are() {
+    let mut originals = vec![root().join("rules/alerts/pgassay.yml")];
+    originals.extend(
+        with_ending("json")
+            .into_iter()
+            .filter(|path| short(path).starts_with("grafana/dashboards/")),
+    );
+    let complaints = originals
+        .iter()
+        .filter_map(|original| {
+            let name = original.file_name()?;
+            let copy = root().join("deploy/helm/pgassay/files").join(name);
+            let same = fs::read(&copy).ok() == fs::read(original).ok();
+            (!same).then(|| format!("{} is not {}: copy it", short(&copy), short(original)))
+        })
+        .collect();
+    assert_tidy(complaints);
+}

@@ -15,11 +15,11 @@ use pgassay_rules::anomaly;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// Parts of the page that the admin address serves too.
-pub const PICTURE_CSS: &str = svg::STYLE;
-pub const BASE_CSS: &str = include_str!("page/base.css");
-pub const STORY_CSS: &str = include_str!("page/story.css");
-pub const STORY_JS: &str = include_str!("page/story.js");
+/// The admin address serves these files too.
+const PICTURE_CSS: &str = svg::STYLE;
+const BASE_CSS: &str = include_str!("page/base.css");
+const STORY_CSS: &str = include_str!("page/story.css");
+const STORY_JS: &str = include_str!("page/story.js");
 const REPORT_JS: &str = include_str!("page/report.js");
 
 /// The whole run.

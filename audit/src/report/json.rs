@@ -50,6 +50,8 @@ pub fn violation(violation: &Violation) -> Value {
             "level": t.level,
             "committed": t.committed,
             "commit": t.commit.map(window),
+            // When each statement was sent: what an edge's `read` points into.
+            "reads": t.statements.iter().map(|s| s.window.sent.saturating_sub(origin)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "statements": steps::of(violation).iter().map(|step| json!({
             "transaction": step.transaction,

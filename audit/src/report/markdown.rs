@@ -4,6 +4,7 @@
 
 use super::brief;
 use super::gate::{Gate, Verdict, checked_share};
+use super::source;
 use super::steps::{self, Act};
 use super::text::{grouped, one_line, percent};
 use crate::verdict::{Summary, Violation};
@@ -141,7 +142,11 @@ pub fn annotations(summary: &Summary, gate: &Gate) -> String {
             brief::of(violation),
             violation.id
         ));
-        let _ = writeln!(out, "::error title={title}::{body}");
+        // Where the statement says which line sent it, the annotation stands on that line.
+        let place = source::of(violation).map_or(String::new(), |place| {
+            format!("file={},line={},", property(&place.file), place.line)
+        });
+        let _ = writeln!(out, "::error {place}title={title}::{body}");
     }
     if counting.len() > ANNOTATIONS {
         let more = counting.len() - ANNOTATIONS;

@@ -1,7 +1,7 @@
 //! Says a verdict to people and machines.
 //!
 //! In: a [`Summary`](crate::verdict::Summary) or one [`Violation`](crate::verdict::Violation).
-//! Out: text, and nothing but text: terminal, JSON, JUnit, Markdown, HTML, SVG, scripts.
+//! Out: text, and nothing but text: terminal, JSON, JUnit, SARIF, Markdown, HTML, SVG, scripts.
 //!
 //! Always true:
 //!   - the same verdict gives the same bytes; nothing here asks a clock, a terminal or the environment;
@@ -14,7 +14,10 @@ pub mod steps;
 pub mod gate;
 pub mod text;
 pub mod json;
+pub mod trace;
 pub mod junit;
+pub mod source;
+pub mod sarif;
 pub mod markdown;
 pub mod svg;
 pub mod html;

@@ -265,6 +265,7 @@ fn edge(from: usize, to: usize, kind: &str, why: &str) -> Edge {
         to,
         kind: kind.to_owned(),
         why: why.to_owned(),
+        read: None,
     }
 }
 

@@ -6,7 +6,8 @@
 //! Always true:
 //!   - steps are ordered by the instant they were sent; within a transaction in the order of the session;
 //!   - a transaction of one autocommitted statement has no BEGIN and no COMMIT step;
-//!   - a BEGIN or COMMIT that the story already spells out is not added a second time.
+//!   - a BEGIN or COMMIT that the story already spells out is not added a second time; what it said is not worth
+//!     showing unless it is not what everybody expects.
 
 use crate::trace::{Nanos, Window};
 use crate::verdict::{StoryTransaction, Violation};
@@ -35,6 +36,21 @@ pub enum Act {
     Rollback,
 }
 
+impl Step {
+    /// Whether it is a BEGIN, COMMIT or ROLLBACK that did what it says.
+    fn plain_act(&self) -> Option<Act> {
+        if self.culprit {
+            return None;
+        }
+        match self.answer.as_str() {
+            "" | "BEGIN" | "START TRANSACTION" if begins(&self.sql) => Some(Act::Begin),
+            "ROLLBACK" if ends(&self.sql) => Some(Act::Rollback),
+            "" | "COMMIT" if ends(&self.sql) && first_word(&self.sql) != "prepare" => Some(Act::Commit),
+            _ => None,
+        }
+    }
+}
+
 /// Every request of the story in the order in which it was sent.
 pub fn of(violation: &Violation) -> Vec<Step> {
     let mut steps: Vec<(usize, Step)> = Vec::new();
@@ -43,6 +59,7 @@ pub fn of(violation: &Violation) -> Vec<Step> {
         for step in &mut own {
             if let Act::Statement(n) = step.act {
                 step.culprit = violation.culprits.contains(&(index, n));
+                step.act = step.plain_act().unwrap_or(step.act);
             }
         }
         steps.extend(own.into_iter().enumerate());

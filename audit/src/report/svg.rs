@@ -233,8 +233,14 @@ fn ends(
         _ => (false, false),
     };
     Some((
-        anchor(violation, steps, columns, edge.from, from_reads)?,
-        anchor(violation, steps, columns, edge.to, to_reads)?,
+        anchor(
+            violation,
+            steps,
+            columns,
+            edge.from,
+            from_reads.then_some(edge.read),
+        )?,
+        anchor(violation, steps, columns, edge.to, to_reads.then_some(edge.read))?,
     ))
 }
 
@@ -243,18 +249,23 @@ fn anchor(
     steps: &[Step],
     columns: &BTreeMap<Nanos, f64>,
     transaction: usize,
-    reads: bool,
+    reads: Option<Option<usize>>,
 ) -> Option<f64> {
-    violation.transactions.get(transaction)?;
+    let told = violation.transactions.get(transaction)?;
     let own = || {
         steps
             .iter()
             .filter(move |s| s.transaction == transaction && s.act != Act::Begin)
     };
-    let step = if reads {
-        own().find(|s| s.culprit).or_else(|| own().next())
-    } else {
-        own().find(|s| s.act == Act::Commit).or_else(|| own().next_back())
+    let step = match reads {
+        Some(known) => {
+            let sent = known.and_then(|n| told.statements.get(n)).map(|s| s.window.sent);
+            let reading = own().find(|s| Some(s.window.sent) == sent);
+            reading
+                .or_else(|| own().find(|s| s.culprit))
+                .or_else(|| own().next())
+        }
+        None => own().find(|s| s.act == Act::Commit).or_else(|| own().next_back()),
     }?;
     let (left, right) = span(step, columns);
     Some((left + right) / 2.0)

@@ -95,8 +95,17 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
     if let Some(rule) = anomaly::by_name(&violation.rule) {
         let _ = writeln!(out, "  {}", rule.summary);
     }
-    out.push('\n');
-    for line in brief::of(violation).lines() {
+    // What the dependencies say is said with them, below.
+    let because: Vec<&str> = violation.edges.iter().map(|edge| edge.why.as_str()).collect();
+    let told = brief::of(violation);
+    let prose: Vec<&str> = told
+        .lines()
+        .filter(|line| !because.contains(&line.trim_end_matches('.')))
+        .collect();
+    if !prose.is_empty() {
+        out.push('\n');
+    }
+    for line in prose {
         let _ = writeln!(out, "  {}", visible(line));
     }
     if !violation.initial.is_empty() {
@@ -208,7 +217,11 @@ fn answer(text: &str, culprit: bool, indent: &str, paint: Paint) -> String {
     let mut out = String::new();
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().take(ANSWER_LINES_SHOWN).enumerate() {
-        let mark = if index == 0 { "→ " } else { "  " };
+        let mark = match (index, culprit) {
+            (0, true) => "✗ ",
+            (0, false) => "→ ",
+            _ => "  ",
+        };
         let line = visible(line);
         let line = if culprit { paint.red(&line) } else { line };
         let _ = writeln!(out, "{indent}{mark}{line}");

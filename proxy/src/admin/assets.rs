@@ -5,13 +5,17 @@
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use pgassay_audit::report::html;
 use rust_embed::RustEmbed;
 use std::borrow::Cow;
 
 #[derive(RustEmbed)]
 #[folder = "src/admin/page/"]
 struct Page;
+
+/// The picture, its story and its style are shared with the stand-alone report.
+#[derive(RustEmbed)]
+#[folder = "../audit/src/report/page/"]
+struct Report;
 
 #[derive(RustEmbed)]
 #[folder = "../rules/runbooks/"]
@@ -34,14 +38,8 @@ pub async fn index() -> Response {
 }
 
 pub async fn file(Path(name): Path<String>) -> Response {
-    let body: Option<Cow<'static, [u8]>> = match name.as_str() {
-        // The picture is shared with the stand-alone report.
-        "picture.css" => Some(html::PICTURE_CSS.as_bytes().into()),
-        "base.css" => Some(html::BASE_CSS.as_bytes().into()),
-        "story.css" => Some(html::STORY_CSS.as_bytes().into()),
-        "story.js" => Some(html::STORY_JS.as_bytes().into()),
-        _ => Page::get(&name).map(|file| file.data),
-    };
+    let found = Page::get(&name).or_else(|| Report::get(&name));
+    let body: Option<Cow<'static, [u8]>> = found.map(|file| file.data);
     match body {
         Some(body) => ([(header::CONTENT_TYPE, kind(&name))], body.into_owned()).into_response(),
         None => (StatusCode::NOT_FOUND, "the page has no such part\n").into_response(),

@@ -6,12 +6,13 @@
 //!   - health and metrics are open to whoever reaches the address and hold no recorded data;
 //!   - recorded data is served on a loopback address, or to who shows the token or a client certificate,
 //!     and every read of it is logged;
-//!   - nothing here changes anything: there are only reads.
+//!   - nothing here changes anything: there are only reads, and stories that are judged and forgotten.
 
 mod api;
 mod assets;
 mod cut;
 mod download;
+mod editor;
 mod guard;
 mod history;
 mod tls;
@@ -20,11 +21,11 @@ use crate::live::Live;
 use crate::metrics::{Format, Metrics};
 use anyhow::Context;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use guard::Guard;
 use history::History;
 use std::net::SocketAddr;
@@ -53,6 +54,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     history: Arc<History>,
     guard: Arc<Guard>,
+    desk: editor::Desk,
 }
 
 /// Binds the address of the configuration and serves it; `None` when none is configured.
@@ -79,6 +81,7 @@ pub async fn start(live: Arc<Live>) -> anyhow::Result<Option<Admin>> {
         metrics: Arc::default(),
         history,
         guard: Arc::new(guard),
+        desk: editor::Desk::default(),
     };
     let service = router(shared).into_make_service_with_connect_info::<tls::Peer>();
     let server = match tls::acceptor(&config)? {
@@ -113,6 +116,9 @@ fn router(shared: Shared) -> Router {
         .layer(middleware::from_fn(guard::log_read));
     let closed = recorded
         .route("/api/live", get(api::live))
+        .route("/api/examples", get(editor::examples))
+        .route("/api/judge", post(editor::judge))
+        .layer(DefaultBodyLimit::max(editor::STORY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(shared.clone(), guard::admit));
     Router::new()
         .route("/metrics", get(metrics))

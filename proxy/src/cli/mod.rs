@@ -12,6 +12,7 @@ pub mod replay;
 pub mod workload;
 pub mod demo;
 pub mod doctor;
+pub mod alerts;
 pub mod config;
 pub mod completions;
 pub mod man;
@@ -71,6 +72,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Check the set-up: each line says what is wrong and what to do
     Doctor(doctor::Args),
+    /// Print the Prometheus alert rules
+    Alerts(alerts::Args),
     /// Look at the configuration
     Config(config::Args),
     /// Print a completion script for a shell
@@ -103,6 +106,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Workload(args) => workload::run(args, config),
         Command::Demo(args) => demo::run(args, config),
         Command::Doctor(args) => doctor::run(args, config),
+        Command::Alerts(args) => alerts::run(args, config),
         Command::Config(args) => self::config::run(args, loaded),
         Command::Completions(args) => completions::run(args, config),
         Command::Man(args) => man::run(args, config),

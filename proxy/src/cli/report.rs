@@ -5,7 +5,7 @@ use crate::config::Thresholds;
 use anyhow::Context;
 use pgassay_audit::report::gate::{self, Gate, Verdict};
 use pgassay_audit::report::text::Paint;
-use pgassay_audit::report::{html, json, junit, markdown, text};
+use pgassay_audit::report::{html, json, junit, markdown, sarif, text};
 use pgassay_audit::verdict::Summary;
 use pgassay_rules::Level;
 use std::io::{IsTerminal, Write};
@@ -40,6 +40,9 @@ pub struct Args {
     /// Write JUnit XML to FILE: a test case per rule and level, skipped where nothing was judged
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Write SARIF to FILE: the violations whose statements name their source line (sqlcommenter's file and line)
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
     /// Write one self-contained HTML page to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -123,6 +126,11 @@ impl Reports {
         if let Some(path) = &args.junit {
             let xml = junit::report(summary, &self.gate, self.claim).context("JUnit XML")?;
             write_file(path, &xml)?;
+        }
+        if let Some(path) = &args.sarif {
+            let report = sarif::report(summary, &self.gate, env!("CARGO_PKG_VERSION"));
+            let text = serde_json::to_string_pretty(&report).context("SARIF")?;
+            write_file(path, &(text + "\n"))?;
         }
         if let Some(path) = &args.html {
             write_file(path, &html::summary(summary, &self.gate))?;
@@ -209,6 +217,7 @@ mod tests {
         let args = Args {
             json_file: place("a.json"),
             junit: place("a.xml"),
+            sarif: place("a.sarif"),
             html: place("a.html"),
             markdown: place("a.md"),
             write_baseline: place("known"),
@@ -220,6 +229,7 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert!(read("a.json").contains("\"lost_update\""));
         assert!(read("a.xml").contains("<testsuites"));
+        assert!(read("a.sarif").contains("\"version\": \"2.1.0\""));
         assert!(read("a.html").contains("<!doctype html>"));
         assert!(read("a.md").contains("## pgassay"));
         let again = Args {

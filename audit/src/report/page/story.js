@@ -61,6 +61,11 @@ export function showStory(root, violation) {
   );
 }
 
+// A trace without a verdict: the picture alone, a lane per session.
+export function showTrace(root, trace) {
+  root.replaceChildren(picture({ rule: "a trace", level: "", observed: `${trace.statements.length} statements`, ...trace }, lay(trace), new EventTarget()));
+}
+
 function answers(violation) {
   return element("div", { class: "answers" },
     element("div", { class: "observed" }, element("h3", {}, "✗ The database answered"), element("p", {}, violation.observed)),
@@ -214,8 +219,9 @@ function picture(violation, model, chosen) {
       drawn("title", {}, `${words}\n${step.answer}`),
       drawn("rect", { x: from, y, width: Math.max(2, to - from), height: BAR, rx: 5 }));
     if (space > 2) group.append(drawn("text", { x: left + 8, y: y + 18 }, cut(words, space)));
-    if (step.act === "commit" && to - from > 14) group.append(diamond(to - 14, y + BAR / 2));
-    if (takesSnapshot) group.append(drawn("circle", { class: "snapshot", cx: from + 4, cy: y - 7, r: 3.4 }));
+    // A point lies somewhere in its window: a line from end to end, and the mark in the middle.
+    if (step.act === "commit" && to - from > 14) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), diamond((from + to) / 2, y - 8));
+    if (takesSnapshot) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), drawn("circle", { class: "snapshot", cx: (from + to) / 2, cy: y - 8, r: 3.4 }));
     const answer = step.answer.split("\n")[0];
     if (answer && space > 2) group.append(drawn("text", { class: "answer", x: left + 8, y: y + 46 }, cut(`${step.culprit ? "✗" : "→"} ${answer}${step.answer.includes("\n") ? " …" : ""}`, space)));
     group.addEventListener("click", () => choose(index));
@@ -236,14 +242,19 @@ function picture(violation, model, chosen) {
     return out;
   }
 
-  function anchor(transaction, reads) {
-    const own = model.steps.filter((step) => step.transaction === transaction && step.act !== "begin");
-    const step = reads ? own.find((s) => s.culprit) ?? own[0] : own.find((s) => s.act === "commit") ?? own.at(-1);
-    return step ? (where(step.window.sent) + where(step.window.done)) / 2 : null;
+  // A dependency starts and ends at the statement that read, and at the commit of who wrote.
+  function ends(edge) {
+    const reading = violation.transactions[edge.kind === "rw" ? edge.from : edge.to], sent = edge.read === null || edge.read === undefined ? null : reading?.reads?.[edge.read];
+    const anchor = (transaction, reads) => {
+      const own = model.steps.filter((step) => step.transaction === transaction && step.act !== "begin");
+      const step = reads ? own.find((s) => s.window.sent === sent) ?? own.find((s) => s.culprit) ?? own[0] : own.find((s) => s.act === "commit") ?? own.at(-1);
+      return step ? (where(step.window.sent) + where(step.window.done)) / 2 : null;
+    };
+    return [anchor(edge.from, edge.kind === "rw"), anchor(edge.to, edge.kind === "wr")];
   }
 
   function arrow(edge, index, width, left) {
-    const start = anchor(edge.from, edge.kind === "rw"), end = anchor(edge.to, edge.kind === "wr");
+    const [start, end] = ends(edge);
     if (start === null || end === null) return null;
     const shift = (index - (violation.edges.length - 1) / 2) * 16;
     const x1 = start - left + shift, x2 = end - left + shift;
@@ -282,7 +293,7 @@ function picture(violation, model, chosen) {
     const edge = violation.edges[index];
     if (toggle && view.edge === index) { view.edge = null; redraw(); return; }
     view.edge = index; view.step = null;
-    const start = anchor(edge.from, edge.kind === "rw"), end = anchor(edge.to, edge.kind === "wr");
+    const [start, end] = ends(edge);
     if (start !== null && end !== null) reveal(Math.min(start, end) - 40, Math.max(start, end) + 40);
     const name = (i) => violation.transactions[i]?.name ?? "?";
     detail.replaceChildren(element("b", {}, `${name(edge.from)} must come before ${name(edge.to)}`), element("p", {}, edge.why),
@@ -317,7 +328,18 @@ function picture(violation, model, chosen) {
     else if (event.key === "-") zoom(1 / 1.4);
     else if (event.key === "0") zoom(0.0001);
   });
-  new ResizeObserver(redraw).observe(scroll);
+  // At first the whole story, as long as its words can be read, and the wrong answer in view.
+  let fitted = false;
+  new ResizeObserver(() => {
+    if (!fitted && scroll.clientWidth > 0) {
+      fitted = true;
+      if (model.steps.length <= SHORT) view.zoom = Math.min(1, Math.max(0.55, scroll.clientWidth / model.width));
+      room.style.width = `${total()}px`;
+      const first = model.steps.find((step) => step.culprit);
+      if (first) reveal(where(first.window.sent), where(first.window.done));
+    }
+    redraw();
+  }).observe(scroll);
 
   const inOrder = element("button", { "aria-pressed": "true", onclick: () => scale("order") }, "In order");
   const inTime = element("button", { "aria-pressed": "false", onclick: () => scale("time") }, "To scale");
@@ -335,12 +357,12 @@ function picture(violation, model, chosen) {
     wrong >= 0 ? element("button", { onclick: () => { if (view.zoom < 1) zoom(1 / view.zoom); choose(wrong); } }, "✗ Wrong answer") : null,
     element("span", { class: "hint" }, "← → step by step · + − zoom"));
   const names = element("div", { class: "picture-names" }, ...violation.transactions.map((t, lane) =>
-    element("div", { class: `lane${lane % 5}` }, element("b", {}, t.name), `session ${t.session}`, element("br"), t.level, element("br"), fate(t.committed))));
+    element("div", { class: `lane${lane % 5}` }, element("b", {}, t.name), `session ${t.session}`, element("br"), t.level, ...("committed" in t ? [element("br"), fate(t.committed)] : []))));
   const legend = element("div", { class: "legend" },
     element("span", {}, element("i", { class: "statement" }), "statement, from sent to answered"),
     element("span", {}, element("i", { class: "commit" }), "commit"),
-    element("span", {}, element("i", { class: "diamond" }), "became visible in this window"),
-    element("span", {}, element("i", { class: "ring" }), "takes a snapshot in this window"),
+    element("span", {}, element("i", { class: "diamond" }), "became visible at some instant in this window"),
+    element("span", {}, element("i", { class: "ring" }), "took its snapshot at some instant in this window"),
     element("span", {}, element("i", { class: "wrong" }), "no correct database answers this"));
   return element("div", { class: "picture" }, tools, element("div", { class: "picture-body" }, names, scroll), detail, legend);
 }

@@ -5,6 +5,7 @@
 
 import { ask, download } from "./ask.js";
 import { element, showStory } from "./story.js";
+import { editorPage } from "./editor.js";
 import { plot } from "./plot.js";
 import { prose } from "./prose.js";
 import { count, duration, percent, rate, when } from "./words.js";
@@ -16,6 +17,8 @@ const PAGES = [
   [/^#\/violations\/(.+)$/, "violations", violationPage],
   [/^#\/violations$/, "violations", violationsPage],
   [/^#\/coverage$/, "coverage", coveragePage],
+  [/^#\/runbooks\/([\w-]+)$/, "runbook", runbookPage],
+  [/^#\/editor(?:\/(.*))?$/, "editor", editorPage],
   [/^/, "overview", overviewPage],
 ];
 
@@ -210,6 +213,13 @@ function runbook(rule) {
     if (details.open && !text.childElementCount) text.replaceChildren(...prose(await (await fetch(`/runbooks/${rule}`)).text()));
   });
   return details;
+}
+
+// Where the alerts lead.
+async function runbookPage(root, name) {
+  const response = await fetch(`/runbooks/${name}`);
+  if (!response.ok) throw new Error((await response.text()).trim());
+  root.append(element("h1", {}, name), element("div", { class: "runbook" }, ...prose(await response.text())));
 }
 
 // ---------------------------------------------------------------------------------------- coverage

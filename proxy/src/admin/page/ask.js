@@ -4,18 +4,33 @@ let token = null;
 try { token = sessionStorage.getItem("token"); } catch { /* private windows may refuse */ }
 let asking = null;
 
-async function request(path) {
+async function tried(path, more = {}) {
   for (;;) {
-    const response = await fetch(path, { headers: token ? { Authorization: `Bearer ${token}` } : {}, cache: "no-store" });
-    if (response.ok) return response;
-    if (response.status !== 401) throw new Error((await response.text()).trim() || response.statusText);
+    const headers = { ...more.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+    const response = await fetch(path, { ...more, headers, cache: "no-store" });
+    if (response.status !== 401) return response;
     asking ??= askForToken();
     await asking;
     asking = null;
   }
 }
 
+async function request(path) {
+  const response = await tried(path);
+  if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
+  return response;
+}
+
 export async function ask(path) { return (await request(path)).json(); }
+
+// Sends JSON; an answer that refuses is an answer too.
+export async function send(path, value) {
+  const response = await tried(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) });
+  const text = await response.text();
+  let said = { what: text.trim() || response.statusText };
+  try { said = JSON.parse(text); } catch { /* words, not JSON */ }
+  return { ok: response.ok, said };
+}
 
 // Fetches a file, so that the token travels in a header and never in an address.
 export async function download(id, kind) {

@@ -34,7 +34,7 @@ function inline(text) {
     if (part.startsWith("**")) return element("b", {}, part.slice(2, -2));
     if (/^\*[^*]+\*$/.test(part)) return element("i", {}, part.slice(1, -1));
     const link = /^\[([^\]]+)\]\(([\w-]+)\.md[^)]*\)$/.exec(part);
-    if (link) return element("a", { href: `/runbooks/${link[2]}` }, link[1]);
+    if (link) return element("a", { href: `#/runbooks/${link[2]}` }, link[1]);
     return /^\[([^\]]+)\]/.exec(part)?.[1] ?? part;
   });
 }
