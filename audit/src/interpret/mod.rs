@@ -330,8 +330,8 @@ fn expect_written(
         let rows = written.rows.into_iter().map(expected).collect();
         expect.rows = Some(Rows {
             groups: vec![Group { rows, take: None }],
-            types: returning.types.clone().into(),
-            names: returning.names.clone().into(),
+            types: returning.types.clone(),
+            names: returning.names.clone(),
             open: written.max.is_none(),
             limit: None,
             // Only the written row itself is named in the sources.
@@ -357,8 +357,7 @@ fn expected(row: OutputRow) -> ExpectedRow {
 fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Outcome<Rows> {
     let unsure = output.open || output.rows.iter().any(|row| !row.certain);
     let cut = cutting.limit.is_some() || cutting.offset > 0;
-    let types: Arc<[u32]> = query.types[..query.visible].into();
-    let names: Arc<[String]> = query.names[..query.visible].into();
+    let (types, names) = query.describe();
     let (origins, opening) = match &query.body {
         crate::sql::plan::Body::Select(select) if select.group.is_none() => {
             let opening = if output.open && !cut {

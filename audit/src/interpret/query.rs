@@ -171,6 +171,10 @@ impl Run<'_> {
     /// Puts rows in order as far as the order is known.
     fn sort(&self, output: &mut Output, order: &[SortKey]) {
         let count = output.rows.len();
+        if order.is_empty() || count <= 1 {
+            output.ends = vec![count];
+            return;
+        }
         let mut keys = order.len();
         let mut places: Vec<usize> = (0..count).collect();
         // The first key that cannot be compared ends the known order.
@@ -213,9 +217,6 @@ impl Run<'_> {
             ends.push(count);
             output.ends = ends;
             break;
-        }
-        if order.is_empty() {
-            return;
         }
         let mut taken: Vec<Option<OutputRow>> =
             std::mem::take(&mut output.rows).into_iter().map(Some).collect();

@@ -4,7 +4,8 @@ use super::{Effect, Touch, Views};
 use crate::sql::plan::Planned;
 use crate::state::{Row, RowId, TableId};
 use crate::value::{Context, SqlError, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -108,8 +109,9 @@ pub(super) struct Run<'a> {
 #[derive(Default)]
 struct Footprint {
     touches: Vec<Touch>,
-    keys: FxHashMap<TableId, usize>,
-    whole: FxHashSet<TableId>,
+    /// How many keys of a table were read; a statement has few tables.
+    keys: SmallVec<[(TableId, usize); 4]>,
+    whole: SmallVec<[TableId; 2]>,
 }
 
 impl<'a> Run<'a> {
@@ -168,10 +170,16 @@ impl<'a> Run<'a> {
         if footprint.whole.contains(&table) {
             return;
         }
-        let count = footprint.keys.entry(table).or_default();
-        *count += 1;
-        if *count > KEYS_MAX {
-            footprint.whole.insert(table);
+        let at = match footprint.keys.iter().position(|(known, _)| *known == table) {
+            Some(at) => at,
+            None => {
+                footprint.keys.push((table, 0));
+                footprint.keys.len() - 1
+            }
+        };
+        footprint.keys[at].1 += 1;
+        if footprint.keys[at].1 > KEYS_MAX {
+            footprint.whole.push(table);
             footprint
                 .touches
                 .retain(|touch| !matches!(touch, Touch::Key { table: other, .. } if *other == table));
@@ -191,7 +199,7 @@ impl<'a> Run<'a> {
             return;
         }
         if filter.is_none() {
-            footprint.whole.insert(table);
+            footprint.whole.push(table);
         }
         footprint.touches.push(Touch::Scan { table, filter });
     }

@@ -11,7 +11,7 @@ use crate::state::TableId;
 use crate::state::catalog::Function;
 use crate::value::{CastKind, Collation, FunctionId, ResolvedAggregate, TypeOid, Value, oid};
 use pgassay_rules::Level;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A statement, ready to be run on any view whose catalog it was made for.
 #[derive(Debug)]
@@ -207,12 +207,22 @@ pub struct Query {
     pub visible: usize,
     pub types: Vec<TypeOid>,
     pub names: Vec<String>,
+    /// Types and names of the visible ones, shared by all answers.
+    pub described: OnceLock<(Arc<[TypeOid]>, Arc<[String]>)>,
     /// Refers to a query level outside itself.
     pub correlated: bool,
     /// Its answer can differ from call to call on the same state.
     pub volatile: bool,
     /// Number of this query within its statement, for caching answers of uncorrelated subqueries.
     pub number: usize,
+}
+
+impl Query {
+    /// Types and names of what is answered.
+    pub fn describe(&self) -> (Arc<[TypeOid]>, Arc<[String]>) {
+        let make = || (self.types[..self.visible].into(), self.names[..self.visible].into());
+        self.described.get_or_init(make).clone()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -621,8 +631,8 @@ pub enum MergeAction {
 pub struct Returning {
     pub targets: Vec<Expr>,
     pub origins: Arc<[Option<(u16, u16)>]>,
-    pub types: Vec<TypeOid>,
-    pub names: Vec<String>,
+    pub types: Arc<[TypeOid]>,
+    pub names: Arc<[String]>,
 }
 
 /// Everything that a write to a table must respect, compiled once. Relation 0 is the row.

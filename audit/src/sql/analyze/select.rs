@@ -157,6 +157,7 @@ impl Analyzer<'_> {
             order.push(self.sort_key(sort, column, types[column], Collated::Default)?);
         }
         Ok(Query {
+            described: Default::default(),
             ctes: Vec::new(),
             visible: left.visible,
             correlated: left.correlated || right.correlated,
@@ -261,6 +262,7 @@ impl Analyzer<'_> {
             order.push(self.sort_key(sort, column, types[column], Collated::Default)?);
         }
         Ok(Query {
+            described: Default::default(),
             ctes: Vec::new(),
             body: Body::Values(body),
             order,
@@ -392,6 +394,7 @@ impl Analyzer<'_> {
             origins: origins.into(),
         };
         Ok(Query {
+            described: Default::default(),
             ctes: Vec::new(),
             body: Body::Select(Box::new(body)),
             order,
@@ -957,7 +960,7 @@ impl Analyzer<'_> {
 
 fn returned(returning: Option<&crate::sql::plan::Returning>) -> (Vec<String>, Vec<TypeOid>) {
     returning.map_or_else(Default::default, |returning| {
-        (returning.names.clone(), returning.types.clone())
+        (returning.names.to_vec(), returning.types.to_vec())
     })
 }
 

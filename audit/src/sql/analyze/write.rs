@@ -81,7 +81,7 @@ impl Analyzer<'_> {
 
     fn output_returning(&mut self, returning: Option<&Returning>) {
         if let Some(returning) = returning {
-            let (names, types) = (returning.names.clone(), returning.types.clone());
+            let (names, types) = (returning.names.to_vec(), returning.types.to_vec());
             self.output(&names, &types, names.len());
         }
     }
@@ -281,6 +281,7 @@ impl Analyzer<'_> {
             return unmodelled("values");
         }
         Ok(Query {
+            described: Default::default(),
             ctes: Vec::new(),
             body: Body::Values(rows),
             order: Vec::new(),
@@ -606,8 +607,8 @@ impl Analyzer<'_> {
         Ok(Some(Returning {
             targets,
             origins: origins.into(),
-            types,
-            names,
+            types: types.into(),
+            names: names.into(),
         }))
     }
 
