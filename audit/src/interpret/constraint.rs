@@ -11,6 +11,7 @@ use crate::state::{Row, RowId, TableId};
 use crate::value::compare::same;
 use crate::value::{Collation, Key, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Cascades deeper than this are not followed.
@@ -22,9 +23,9 @@ const SCAN_MAX: usize = 20_000;
 pub(super) struct Batch<'r, 'a> {
     run: &'r Run<'a>,
     changes: Vec<Change>,
-    /// Rows that this statement replaced or removed, by table.
-    replaced: FxHashMap<TableId, FxHashSet<RowId>>,
-    checks: FxHashMap<TableId, Arc<TableChecks>>,
+    /// Rows that this statement replaced or removed, by table; a statement writes few tables.
+    replaced: SmallVec<[(TableId, RowSet); 1]>,
+    checks: SmallVec<[(TableId, Arc<TableChecks>); 1]>,
     /// Errors that are certain; the first row that fails decides which one is raised.
     errors: Vec<(String, String)>,
 }
@@ -36,6 +37,30 @@ struct Change {
     after: Option<Row>,
     certain: bool,
     depth: usize,
+}
+
+/// Rows of one table: a list while they are few.
+#[derive(Default)]
+struct RowSet {
+    few: SmallVec<[RowId; 4]>,
+    many: FxHashSet<RowId>,
+}
+
+impl RowSet {
+    fn insert(&mut self, id: RowId) {
+        if self.many.is_empty() && self.few.len() < 16 {
+            if !self.few.contains(&id) {
+                self.few.push(id);
+            }
+        } else {
+            self.many.extend(self.few.drain(..));
+            self.many.insert(id);
+        }
+    }
+
+    fn contains(&self, id: &RowId) -> bool {
+        self.few.contains(id) || self.many.contains(id)
+    }
 }
 
 pub(super) enum Conflicts {
@@ -52,8 +77,8 @@ impl<'r, 'a> Batch<'r, 'a> {
         Batch {
             run,
             changes: Vec::new(),
-            replaced: FxHashMap::default(),
-            checks: FxHashMap::default(),
+            replaced: SmallVec::new(),
+            checks: SmallVec::new(),
             errors: Vec::new(),
         }
     }
@@ -126,7 +151,7 @@ impl<'r, 'a> Batch<'r, 'a> {
     }
 
     pub fn insert(&mut self, table: &Arc<Table>, checks: &Arc<TableChecks>, row: Row) -> Outcome<usize> {
-        self.checks.entry(table.storage).or_insert_with(|| checks.clone());
+        self.remember(table, checks);
         let table = self.root(table)?;
         self.push(Change {
             table,
@@ -147,7 +172,7 @@ impl<'r, 'a> Batch<'r, 'a> {
         after: Row,
         certain: bool,
     ) -> Outcome<usize> {
-        self.checks.entry(table.storage).or_insert_with(|| checks.clone());
+        self.remember(table, checks);
         let table = self.root(table)?;
         self.push(Change {
             table,
@@ -166,7 +191,7 @@ impl<'r, 'a> Batch<'r, 'a> {
         id: RowId,
         before: Row,
     ) -> Outcome<usize> {
-        self.checks.entry(table.storage).or_insert_with(|| checks.clone());
+        self.remember(table, checks);
         let table = self.root(table)?;
         self.push(Change {
             table,
@@ -176,6 +201,18 @@ impl<'r, 'a> Batch<'r, 'a> {
             certain: true,
             depth: 0,
         })
+    }
+
+    fn remember(&mut self, table: &Table, checks: &Arc<TableChecks>) {
+        if !self.checks.iter().any(|(known, _)| *known == table.storage) {
+            self.checks.push((table.storage, checks.clone()));
+        }
+    }
+
+    /// Rows of a table that this statement replaced or removed.
+    fn replaced(&self, table: TableId) -> Option<&RowSet> {
+        let found = self.replaced.iter().find(|(known, _)| *known == table);
+        found.map(|(_, rows)| rows)
     }
 
     /// Constraints belong to the root of a partition tree.
@@ -191,7 +228,14 @@ impl<'r, 'a> Batch<'r, 'a> {
         self.run.work(4)?;
         let table = change.table.storage;
         if let Some(id) = change.id {
-            self.replaced.entry(table).or_default().insert(id);
+            match self.replaced.iter_mut().find(|(known, _)| *known == table) {
+                Some((_, rows)) => rows.insert(id),
+                None => {
+                    let mut rows = RowSet::default();
+                    rows.insert(id);
+                    self.replaced.push((table, rows));
+                }
+            }
         }
         let effect = match (&change.id, &change.before, &change.after) {
             (Some(id), Some(before), Some(after)) => Effect::Update {
@@ -285,7 +329,7 @@ impl<'r, 'a> Batch<'r, 'a> {
             }
             let mut found: Option<(RowId, Row)> = None;
             let columns: Arc<[usize]> = check.columns.iter().copied().collect();
-            let replaced = self.replaced.get(&table.storage);
+            let replaced = self.replaced(table.storage);
             let mut rows = Vec::new();
             let sure = self
                 .run
@@ -349,7 +393,8 @@ impl<'r, 'a> Batch<'r, 'a> {
             }
         }
         for table in tables {
-            let Some(checks) = self.checks.get(&table.storage).cloned() else {
+            let known = self.checks.iter().find(|(known, _)| *known == table.storage);
+            let Some(checks) = known.map(|(_, checks)| checks.clone()) else {
                 if !table.keys.is_empty() {
                     self.run.may_fail("23505", "a cascade may violate a unique key");
                 }
@@ -359,16 +404,38 @@ impl<'r, 'a> Batch<'r, 'a> {
                 let Some(check) = checks.keys.get(place) else {
                     continue;
                 };
-                let what = format!("unique constraint \"{}\"", key.name);
                 if !check.modelled {
-                    self.run.may_fail("23505", format!("{what} may be violated"));
+                    let why = format!("unique constraint \"{}\" may be violated", key.name);
+                    self.run.may_fail("23505", why);
                     continue;
                 }
-                self.unique_key(&table, key, check, &what, &mut errors)?;
+                if !self.leaves_alone(&table, key, check) {
+                    self.unique_key(&table, key, check, &mut errors)?;
+                }
             }
         }
         self.errors.extend(errors);
         Ok(())
+    }
+
+    /// The usual case: one row changed, and not in the key.
+    fn leaves_alone(
+        &self,
+        table: &Table,
+        key: &crate::state::catalog::UniqueKey,
+        check: &crate::sql::plan::KeyCheck,
+    ) -> bool {
+        let [change] = self.changes.as_slice() else {
+            return false;
+        };
+        let (Some(before), Some(after)) = (&change.before, &change.after) else {
+            return false;
+        };
+        change.table.storage == table.storage
+            && !key.nulls_not_distinct
+            && check.predicate.is_none()
+            && check.expressions.is_none()
+            && unchanged(before, after, &check.columns)
     }
 
     fn unique_key(
@@ -376,12 +443,10 @@ impl<'r, 'a> Batch<'r, 'a> {
         table: &Arc<Table>,
         key: &crate::state::catalog::UniqueKey,
         check: &crate::sql::plan::KeyCheck,
-        what: &str,
         errors: &mut Vec<(String, String)>,
     ) -> Outcome<()> {
         let columns: Arc<[usize]> = check.columns.iter().copied().collect();
-        let empty = FxHashSet::default();
-        let replaced = self.replaced.get(&table.storage).unwrap_or(&empty);
+        let replaced = self.replaced(table.storage);
         let mut own: FxHashMap<Vec<Key>, usize> = FxHashMap::default();
         // Keys that rows of this statement have just given up: whether they still block depends on the order.
         let mut given_up: FxHashSet<Vec<Key>> = FxHashSet::default();
@@ -412,7 +477,7 @@ impl<'r, 'a> Batch<'r, 'a> {
             }
         }
         let fails = |error: &mut Vec<(String, String)>, certain: bool| {
-            let message = format!("duplicate key violates {what}");
+            let message = format!("duplicate key violates unique constraint \"{}\"", key.name);
             if certain && !key.deferrable {
                 error.push(("23505".to_owned(), message))
             } else {
@@ -497,7 +562,7 @@ impl<'r, 'a> Batch<'r, 'a> {
                 fails(errors, false);
             }
             for (id, other) in rows.into_iter().take(SCAN_MAX) {
-                if change.id == Some(id) || replaced.contains(&id) {
+                if change.id == Some(id) || replaced.is_some_and(|replaced| replaced.contains(&id)) {
                     continue;
                 }
                 if let Some(predicate) = &check.predicate {
@@ -602,7 +667,7 @@ impl<'r, 'a> Batch<'r, 'a> {
                 }
             }
         }
-        let replaced = self.replaced.get(&target);
+        let replaced = self.replaced(target);
         let mut found = false;
         let sure = self
             .run
@@ -651,7 +716,8 @@ impl<'r, 'a> Batch<'r, 'a> {
         if depth > CASCADE_MAX {
             return Fault::unsure("cascade_depth");
         }
-        let catalog = self.run.views.latest.catalog().clone();
+        let run = self.run;
+        let catalog = run.views.latest.catalog();
         for child in &parent.referenced_by {
             let Some(child) = catalog.table(*child).cloned() else {
                 return Fault::unsure("foreign_key");
@@ -708,10 +774,10 @@ impl<'r, 'a> Batch<'r, 'a> {
         } else {
             key.on_delete
         };
-        let replaced = self.replaced.get(&storage).cloned().unwrap_or_default();
+        let replaced = self.replaced(storage);
         let mut exact = true;
         children.retain(|(id, row)| {
-            if replaced.contains(id) {
+            if replaced.is_some_and(|replaced| replaced.contains(id)) {
                 return false;
             }
             match equal_on(row, &key.columns, &values) {
@@ -817,7 +883,7 @@ impl<'r, 'a> Batch<'r, 'a> {
 
 fn single(row: Row) -> Frame {
     Frame {
-        slots: vec![Slot {
+        slots: smallvec![Slot {
             row: Some(row),
             id: RowId(0),
         }],

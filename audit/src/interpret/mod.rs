@@ -511,11 +511,9 @@ pub(super) fn may_accept(
     count: usize,
     row: &Row,
 ) -> bool {
-    let nothing = Nothing::default();
-    let views = Views::one(&nothing);
+    let views = Views::one(NOTHING.get_or_init(Nothing::default));
     let planned = EMPTY.get_or_init(Planned::empty);
-    let mut run = Run::new(planned, Vec::new(), views, context);
-    run.bound = bound.clone();
+    let run = Run::new(planned, &**bound, views, context);
     let mut frame = Frame::new(count);
     frame.slots[place] = Slot {
         row: Some(row.clone()),
@@ -572,6 +570,7 @@ pub(crate) fn constant(expr: &Expr, context: &Arc<Context>) -> Option<Value> {
 }
 
 static EMPTY: std::sync::OnceLock<Planned> = std::sync::OnceLock::new();
+static NOTHING: std::sync::OnceLock<Nothing> = std::sync::OnceLock::new();
 
 /// A view of an empty database, for expressions that read nothing.
 #[derive(Default)]

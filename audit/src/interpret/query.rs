@@ -1079,7 +1079,7 @@ impl Run<'_> {
             return None;
         }
         let own = scan.own.clone();
-        let bound = self.bound.clone();
+        let bound: Arc<[Value]> = Arc::from(&*self.bound);
         let context = self.context.clone();
         let (place, count) = (scan.relation, level.select.relations.len());
         Some(Arc::new(move |row: &Row| {
@@ -1191,7 +1191,7 @@ impl Run<'_> {
                 grouped.push(Value::Int8(state.present));
             }
             let frame = Frame {
-                slots: Vec::new(),
+                slots: SmallVec::new(),
                 grouped,
                 windowed: Vec::new(),
             };

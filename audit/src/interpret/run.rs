@@ -5,7 +5,8 @@ use crate::sql::plan::Planned;
 use crate::state::{Row, RowId, TableId};
 use crate::value::{Context, SqlError, Value};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(super) struct Derived {
 /// The rows of one query level at a moment: one slot per relation, or the grouped row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frame {
-    pub slots: Vec<Slot>,
+    pub slots: SmallVec<[Slot; 2]>,
     pub grouped: Vec<Value>,
     /// Values of the level's window functions.
     pub windowed: Vec<Value>,
@@ -53,7 +54,7 @@ pub(super) struct Slot {
 impl Frame {
     pub fn new(relations: usize) -> Frame {
         Frame {
-            slots: vec![
+            slots: smallvec![
                 Slot {
                     row: None,
                     id: RowId(0)
@@ -88,7 +89,7 @@ impl<'s> Scope<'s> {
 
 pub(super) struct Run<'a> {
     pub planned: &'a Planned,
-    pub bound: Arc<[Value]>,
+    pub bound: Cow<'a, [Value]>,
     pub views: Views<'a>,
     pub context: &'a Arc<Context>,
     /// Answers of uncorrelated subqueries, by their number.
@@ -117,7 +118,7 @@ struct Footprint {
 impl<'a> Run<'a> {
     pub fn new(
         planned: &'a Planned,
-        bound: Vec<Value>,
+        bound: impl Into<Cow<'a, [Value]>>,
         views: Views<'a>,
         context: &'a Arc<Context>,
     ) -> Run<'a> {

@@ -14,7 +14,7 @@ use crate::state::{Row, RowId, TableId};
 use crate::value::compare::same;
 use crate::value::{Collation, Value};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl Run<'_> {
                         ConflictAction::Unmodelled(reason) => Fault::unsure(reason.clone()),
                         ConflictAction::Update { set, filter } => {
                             let frame = Frame {
-                                slots: vec![
+                                slots: smallvec![
                                     Slot {
                                         row: Some(existing.clone()),
                                         id,
@@ -476,7 +476,7 @@ impl Run<'_> {
         };
         self.found(&level, &mut |frame, certain| {
             let mut certain = certain;
-            let slot = frame.slots[0].clone();
+            let slot = &frame.slots[0];
             if let Some(row) = &slot.row {
                 match self.newest(table, slot.id, row) {
                     Newest::Unchanged => {}

@@ -220,7 +220,12 @@ pub struct Query {
 impl Query {
     /// Types and names of what is answered.
     pub fn describe(&self) -> (Arc<[TypeOid]>, Arc<[String]>) {
-        let make = || (self.types[..self.visible].into(), self.names[..self.visible].into());
+        let make = || {
+            (
+                self.types[..self.visible].into(),
+                self.names[..self.visible].into(),
+            )
+        };
         self.described.get_or_init(make).clone()
     }
 }
