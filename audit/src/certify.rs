@@ -17,6 +17,7 @@ use crate::assemble::Transaction;
 use crate::explain::run::StepReads;
 use crate::explain::session::SessionState;
 use crate::interpret::Touch;
+use crate::places::Places;
 use crate::points::CommitId;
 use crate::state::overlay::Overlay;
 use crate::state::store::Store;
@@ -85,6 +86,7 @@ impl Node {
 #[derive(Default)]
 pub struct Certifier {
     nodes: FxHashMap<u64, Node>,
+    places: Places,
     /// Ordinals in the order of arrival.
     arrival: std::collections::VecDeque<u64>,
     next: u64,
@@ -98,7 +100,7 @@ impl Certifier {
         self.next += 1;
         let mut incoming: Vec<(u64, &'static str)> = Vec::new();
         let mut outgoing: Vec<(u64, &'static str)> = Vec::new();
-        for &other in &self.arrival {
+        for other in self.places.meet(&node.reads, &node.writes) {
             let Some(earlier) = self.nodes.get(&other) else {
                 continue;
             };
@@ -141,6 +143,7 @@ impl Certifier {
         let mut node = node;
         node.after = outgoing;
         node.ancestors = incoming.len();
+        self.places.add(ordinal, &node.reads, &node.writes);
         self.nodes.insert(ordinal, node);
         self.arrival.push_back(ordinal);
         None
@@ -200,8 +203,11 @@ impl Certifier {
             if node.window.done >= horizon || node.ancestors > 0 {
                 break;
             }
-            let after = self.nodes.remove(&oldest).map(|n| n.after).unwrap_or_default();
-            for (later, _) in after {
+            let Some(gone) = self.nodes.remove(&oldest) else {
+                break;
+            };
+            self.places.remove(oldest, &gone.reads, &gone.writes);
+            for (later, _) in gone.after {
                 if let Some(later) = self.nodes.get_mut(&later) {
                     later.ancestors = later.ancestors.saturating_sub(1);
                 }

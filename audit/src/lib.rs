@@ -18,6 +18,7 @@ pub mod interpret;
 pub mod points;
 pub mod solve;
 pub mod explain;
+pub mod places;
 pub mod certify;
 pub mod reference;
 pub mod classify;
