@@ -28,6 +28,8 @@ pub(super) struct Batch<'r, 'a> {
     checks: SmallVec<[(TableId, Arc<TableChecks>); 1]>,
     /// Errors that are certain; the first row that fails decides which one is raised.
     errors: Vec<(String, String)>,
+    /// How many effects the statement had when this part began.
+    begin: usize,
 }
 
 struct Change {
@@ -80,6 +82,7 @@ impl<'r, 'a> Batch<'r, 'a> {
             replaced: SmallVec::new(),
             checks: SmallVec::new(),
             errors: Vec::new(),
+            begin: run.effects.borrow().len(),
         }
     }
 
@@ -227,6 +230,18 @@ impl<'r, 'a> Batch<'r, 'a> {
     fn push(&mut self, change: Change) -> Outcome<usize> {
         self.run.work(4)?;
         let table = change.table.storage;
+        if let (Some(id), true) = (change.id, self.run.several_writers) {
+            let wrote = |effect: &Effect| match effect {
+                Effect::Update { table: t, id: i, .. } | Effect::Delete { table: t, id: i, .. } => {
+                    *t == table && *i == id
+                }
+                _ => false,
+            };
+            // Whoever comes first writes it, the other one leaves it alone.
+            if self.run.effects.borrow()[..self.begin].iter().any(wrote) {
+                return Fault::unsure("row_written_twice");
+            }
+        }
         if let Some(id) = change.id {
             match self.replaced.iter_mut().find(|(known, _)| *known == table) {
                 Some((_, rows)) => rows.insert(id),
@@ -270,6 +285,13 @@ impl<'r, 'a> Batch<'r, 'a> {
         }
         self.unique_keys()?;
         self.foreign_keys()?;
+        if self.run.several_writers {
+            // What the other parts insert and delete may make an error, or unmake it.
+            self.run.any_error.set(true);
+            if !self.errors.is_empty() {
+                return Fault::unsure("sibling_writes");
+            }
+        }
         if self.errors.is_empty() {
             return Ok(());
         }

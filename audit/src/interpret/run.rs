@@ -1,7 +1,7 @@
 //! One execution of one statement: what all its parts share.
 
 use super::{Effect, Touch, Views};
-use crate::sql::plan::Planned;
+use crate::sql::plan::{Cte, CteQuery, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
 use crate::value::{Context, SqlError, Value};
 use rustc_hash::FxHashMap;
@@ -105,6 +105,8 @@ pub(super) struct Run<'a> {
     footprint: RefCell<Footprint>,
     work: Cell<u64>,
     pub routine_depth: usize,
+    /// Several parts of the statement write: what one does the others may meet, in an order of the server's choice.
+    pub several_writers: bool,
 }
 
 #[derive(Default)]
@@ -137,6 +139,7 @@ impl<'a> Run<'a> {
             footprint: RefCell::default(),
             work: Cell::new(0),
             routine_depth: 0,
+            several_writers: several_writers(&planned.kind),
         }
     }
 
@@ -247,5 +250,21 @@ impl<'a> Run<'a> {
 impl Fault {
     pub fn unsure<T>(reason: impl Into<String>) -> Outcome<T> {
         Err(Fault::Unsure(reason.into()))
+    }
+}
+
+/// WITH holds a write, and something else writes, too.
+fn several_writers(kind: &Kind) -> bool {
+    let writing = |ctes: &[Cte]| {
+        let writes = |cte: &&Cte| !matches!(cte.query, CteQuery::Plain(_) | CteQuery::Recursive { .. });
+        ctes.iter().filter(writes).count()
+    };
+    match kind {
+        Kind::Select(query) => writing(&query.ctes) > 1,
+        Kind::Insert(insert) => writing(&insert.ctes) > 0,
+        Kind::Update(update) => writing(&update.ctes) > 0,
+        Kind::Delete(delete) => writing(&delete.ctes) > 0,
+        Kind::Merge(merge) => writing(&merge.ctes) > 0,
+        _ => false,
     }
 }

@@ -407,7 +407,7 @@ impl Run<'_> {
             let matched = frame.slots[0].row.is_some();
             for when in merge.whens.iter().filter(|when| when.matched == matched) {
                 if let Some(condition) = &when.condition {
-                    match self.eval(condition, &scope)? {
+                    match self.target(condition, &scope, true)? {
                         Value::Bool(true) => {}
                         Value::Unknown => return self.unsure_write(&table, "merge_over_unknown"),
                         _ => continue,
@@ -437,7 +437,7 @@ impl Run<'_> {
                     (MergeAction::Insert(values), _) => {
                         let mut row = Vec::with_capacity(values.len());
                         for value in values {
-                            row.push(self.eval(value, &scope)?);
+                            row.push(self.target(value, &scope, true)?);
                         }
                         let row = batch.complete(&table, &merge.checks, row)?;
                         batch.insert(&table, &merge.checks, row)?;

@@ -14,6 +14,7 @@ mod window;
 mod grouping;
 mod join;
 mod write;
+mod view;
 mod utility;
 mod routine;
 mod visit;

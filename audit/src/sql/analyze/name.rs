@@ -273,6 +273,32 @@ impl Analyzer<'_> {
         }
     }
 
+    /// A view without triggers and rules passes a write on to a table that it is made of.
+    fn touch_write_of_view(&mut self, view: &Arc<Table>) {
+        let parsed = view
+            .definition
+            .as_ref()
+            .and_then(|text| pg_query::parse(text, pg_query::ParserOptions::default()).ok());
+        let Some(parsed) = parsed else {
+            self.touches.writes_everything = true;
+            return;
+        };
+        for name in parsed.tables() {
+            let (schema, name) = match name.rsplit_once('.') {
+                Some((schema, name)) => (Some(schema), name),
+                None => (None, name.as_str()),
+            };
+            match self
+                .catalog
+                .find(schema, name, &self.settings.search_path)
+                .cloned()
+            {
+                Some(table) => self.touch_write(&table),
+                None => self.touches.writes_everything = true,
+            }
+        }
+    }
+
     /// A write to a table, and what it may cascade to.
     pub(super) fn touch_write(&mut self, table: &Arc<Table>) {
         let storage = table.storage;
@@ -280,8 +306,10 @@ impl Analyzer<'_> {
             return;
         }
         self.touches.written.push(storage);
-        if table.unmodelled_write.is_some() || matches!(table.kind, TableKind::View | TableKind::Foreign) {
+        if table.unmodelled_write.is_some() || table.kind == TableKind::Foreign {
             self.touches.writes_everything = true;
+        } else if table.kind == TableKind::View {
+            self.touch_write_of_view(table);
         }
         for source in table.referenced_by.clone() {
             if let Some(source) = self.catalog.table(source).cloned() {

@@ -128,6 +128,9 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn insert(&mut self, insert: &pg::InsertStmt) -> Result<Insert> {
+        if let Some(rewritten) = self.insert_through_view(insert) {
+            return self.insert(&rewritten);
+        }
         let ctes_before = self.ctes.len();
         let ctes = self.take_ctes(insert.with_clause.as_ref())?;
         let result = self.insert_body(insert);
@@ -613,6 +616,9 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn update(&mut self, update: &pg::UpdateStmt) -> Result<Update> {
+        if let Some(rewritten) = self.update_through_view(update) {
+            return self.update(&rewritten);
+        }
         let ctes_before = self.ctes.len();
         let ctes = self.take_ctes(update.with_clause.as_ref())?;
         let depth = self.levels.len();
@@ -647,6 +653,9 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn delete(&mut self, delete: &pg::DeleteStmt) -> Result<Delete> {
+        if let Some(rewritten) = self.delete_through_view(delete) {
+            return self.delete(&rewritten);
+        }
         let ctes_before = self.ctes.len();
         let ctes = self.take_ctes(delete.with_clause.as_ref())?;
         let depth = self.levels.len();
