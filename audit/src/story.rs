@@ -9,11 +9,12 @@ use crate::explain::Explainer;
 use crate::interpret::Difference;
 use crate::points::CommitId;
 use crate::reference::Member;
+use crate::report::script::inline;
 use crate::state::{Row, TableId};
 use crate::trace::{Observation, Outcome};
 use crate::value::{Context, Value, encode_text};
 use crate::verdict::{Edge, StoryStatement, StoryTransaction, Violation};
-use pgassay_rules::{Level, Rule};
+use pgassay_rules::{Level, Rule, anomaly};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -87,6 +88,9 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
         .iter()
         .map(|(from, to, kind)| {
             let (from, to) = (place(*from), place(*to));
+            // Where an update is lost, what the second one «read» of the first is the row that it writes over.
+            let over = *kind == "wr" && proof.rule.name == anomaly::LOST_UPDATE.name;
+            let kind = if over { &"ww" } else { kind };
             Edge {
                 from,
                 to,
@@ -173,10 +177,13 @@ fn expected(proof: &Proof<'_>, place: impl Fn(usize) -> usize, told: &[StoryTran
     lines
 }
 
-/// `t1 «select 1»`.
+/// `t1 «select 1»`, with the parameters in their places.
 fn asked(told: &[StoryTransaction], (transaction, statement): (usize, usize)) -> String {
     let txn = &told[transaction];
-    let sql = txn.statements.get(statement).map_or("", |s| s.sql.as_str());
+    let sql = txn
+        .statements
+        .get(statement)
+        .map_or_else(String::new, |s| inline(&s.sql, &s.parameters));
     let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{} «{}»", txn.name, shortened(&sql))
 }
@@ -262,8 +269,8 @@ fn why(kind: &str, from: usize, to: usize) -> String {
     let (a, b) = (format!("t{}", from + 1), format!("t{}", to + 1));
     match kind {
         "wr" => format!("{b} saw what {a} wrote, so {a} comes first"),
-        "ww" => format!("{b} overwrote what {a} wrote, so {a} comes first"),
-        "rw" => format!("{a} did not see what {b} wrote where {a} read, so {a} comes first"),
+        "ww" => format!("{b} wrote over what {a} had written, so {a} comes first"),
+        "rw" => format!("{a} read what was there before {b} wrote, so {a} comes first"),
         "real-time" => format!("{a} had ended before {b} began"),
         _ => format!("{a} comes before {b}"),
     }

@@ -6,7 +6,7 @@ pgassay=${INPUT_BINARY:-$HOME/.pgassay/bin/pgassay}
 export LD_LIBRARY_PATH="$HOME/.pgassay/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 mkdir -p "$INPUT_REPORTS"
 
-flags=(--github --json-file "$INPUT_REPORTS/report.json" --junit "$INPUT_REPORTS/junit.xml" --html "$INPUT_REPORTS/report.html")
+flags=(--github --json-file "$INPUT_REPORTS/report.json" --junit "$INPUT_REPORTS/junit.xml" --sarif "$INPUT_REPORTS/report.sarif" --html "$INPUT_REPORTS/report.html")
 if [ -n "${INPUT_UPSTREAM:-}" ]; then
   flags+=(--upstream "$INPUT_UPSTREAM")
 else

@@ -137,7 +137,12 @@ impl Stage<'_> {
             self.runtime.block_on(self.bank(&target, *level, &proxy))?;
         }
         println!("{}", self.paint.dim("deciding what is still open …"));
-        Ok(proxy.stop().summary())
+        let live = proxy.live.clone();
+        let left = || {
+            let waiting = live.audit_queue_records.load(Ordering::Relaxed);
+            format!("judging what is left: {waiting} records")
+        };
+        Ok(super::wait::watch(left, || proxy.stop()).summary())
     }
 
     async fn bank(&self, target: &str, level: Level, proxy: &Running) -> anyhow::Result<()> {

@@ -19,6 +19,7 @@ pub mod man;
 mod log;
 mod report;
 mod child;
+mod wait;
 
 use crate::config::{Loaded, Override};
 use clap::{Parser, Subcommand};

@@ -7,7 +7,7 @@
 //! throw-away server have ended.
 
 use super::child::{self, Ended};
-use super::{Usage, check, report};
+use super::{Usage, check, report, wait};
 use crate::config::Config;
 use crate::record;
 use crate::serve::Running;
@@ -105,7 +105,12 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     }
     let ended = child::run(command, &signals)
         .map_err(|error| Usage(format!("cannot run {}: {error}", args.command[0])));
-    let live = running.stop();
+    let live = running.live.clone();
+    let left = || {
+        let waiting = live.audit_queue_records.load(Relaxed);
+        format!("judging what is left: {waiting} records")
+    };
+    let live = wait::watch(left, || running.stop());
     drop(server);
     let ended = ended?;
 

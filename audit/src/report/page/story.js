@@ -222,7 +222,8 @@ function picture(violation, model, chosen) {
     // A point lies somewhere in its window: a line from end to end, and the mark in the middle.
     if (step.act === "commit" && to - from > 14) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), diamond((from + to) / 2, y - 8));
     if (takesSnapshot) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), drawn("circle", { class: "snapshot", cx: (from + to) / 2, cy: y - 8, r: 3.4 }));
-    const answer = step.answer.split("\n")[0];
+    // COMMIT is answered by COMMIT: nothing to see.
+    const answer = step.act === "statement" ? step.answer.split("\n")[0] : "";
     if (answer && space > 2) group.append(drawn("text", { class: "answer", x: left + 8, y: y + 46 }, cut(`${step.culprit ? "✗" : "→"} ${answer}${step.answer.includes("\n") ? " …" : ""}`, space)));
     group.addEventListener("click", () => choose(index));
     return group;
@@ -391,7 +392,7 @@ function rows(violation, model, chosen) {
       element("span", { class: "when" }, relative(step.window.sent, model.origin)),
       element("span", { class: `who lane${step.transaction % 5}` }, who.name),
       element("span", { title: step.sql }, oneLine(step.sql) + (step.parameters.length ? `  [${step.parameters.join(", ")}]` : "")),
-      element("span", { class: "answer" }, step.answer ? `${step.culprit ? "✗" : "→"} ${oneLine(step.answer)}` : ""));
+      element("span", { class: "answer" }, step.answer && step.act === "statement" ? `${step.culprit ? "✗" : "→"} ${oneLine(step.answer)}` : ""));
     if (virtual) made.style.top = `${index * HEIGHT}px`;
     return made;
   };
