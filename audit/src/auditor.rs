@@ -7,9 +7,10 @@ use crate::certify::{self, Certifier, Node};
 use crate::classify;
 use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
-use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
+use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
-use crate::explain::{Ahead, Explainer, Fate, Suspect};
+use crate::explain::world::Explained;
+use crate::explain::{Accusation, Ahead, Explainer, Fate};
 use crate::points::{CommitId, PointId};
 use crate::reference::Member;
 use crate::sequence::{Item, Sequencer};
@@ -89,7 +90,6 @@ const COLLECT_EVERY: u64 = 64;
 /// Takes records in the order of the trace and tells what it found.
 pub struct Auditor {
     settings: Settings,
-    profile: Profile,
     /// The rules of the level that is claimed, if one is.
     claim: Option<LevelRules>,
     assembler: Assembler,
@@ -120,11 +120,10 @@ impl Auditor {
         let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
         Auditor {
             settings,
-            profile,
             claim,
             assembler: Assembler::default(),
             sequencer: Sequencer::default(),
-            explainer: Explainer::new(),
+            explainer: Explainer::new(profile),
             certifier: Certifier::default(),
             tally: Tally::default(),
             told: FxHashMap::default(),
@@ -177,9 +176,7 @@ impl Auditor {
         self.sequence(assembled);
         self.sequencer.mark(Nanos::MAX);
         let mut found = self.advance();
-        for (txn, commit, fate) in self.retry(None) {
-            self.settle(&txn, commit, fate, &mut found);
-        }
+        self.retry(None, &mut found);
         found
     }
 
@@ -191,8 +188,8 @@ impl Auditor {
 
     pub fn stats(&self) -> Stats {
         Stats {
-            versions_alive: self.explainer.store.versions_alive,
-            versions_collected: self.explainer.store.versions_collected,
+            versions_alive: self.explainer.world().store.versions_alive,
+            versions_collected: self.explainer.world().store.versions_collected,
             transactions_open: self.assembler.open_len() as u64,
             ..self.stats
         }
@@ -253,9 +250,7 @@ impl Auditor {
         if aborted && rules.aborted_reads == AbortedReads::Anything {
             self.tally.count_aborted(txn);
             self.explainer.remember_aborted(txn);
-            for (txn, commit, fate) in self.retry(Some(txn)) {
-                self.settle(&txn, commit, fate, found);
-            }
+            self.retry(Some(txn), found);
             return;
         }
         let ahead = Ahead {
@@ -263,14 +258,16 @@ impl Auditor {
             assembler: &self.assembler,
         };
         let before = self.claim.is_some().then(|| self.explainer.session(txn));
-        let (fate, commit) = self.explainer.judge(txn, &rules, &ahead);
-        self.settle(txn, commit, fate, found);
+        let fate = self.explainer.judge(txn, &ahead);
+        let commit = match &fate {
+            Fate::Explained(done, _) => done.commit,
+            _ => None,
+        };
+        self.settle(fate, found);
         if let Some(session) = before {
             self.doubt(txn, session, commit, found);
         }
-        for (txn, commit, fate) in self.retry(Some(txn)) {
-            self.settle(&txn, commit, fate, found);
-        }
+        self.retry(Some(txn), found);
         self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
         self.since_collect += 1;
         if self.since_collect >= COLLECT_EVERY {
@@ -279,14 +276,19 @@ impl Auditor {
         }
     }
 
-    fn retry(&mut self, judged: Option<&Transaction>) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
-        let profile = &self.profile;
-        self.explainer.retry(judged, |txn| rules_of(profile, txn.level))
+    /// Judges again what was waiting for this one.
+    fn retry(&mut self, judged: Option<&Transaction>, found: &mut Vec<Violation>) {
+        for (_, fate) in self.explainer.retry(judged) {
+            self.settle(fate, found);
+        }
+        for explained in self.explainer.certifiable() {
+            self.certify(&explained, found);
+        }
     }
 
     /// What the profile promises at this level.
     fn rules_of(&self, level: Level) -> LevelRules {
-        rules_of(&self.profile, level)
+        self.explainer.rules_of(level)
     }
 
     /// Would the transaction have been right at the level that is claimed for it?
@@ -304,88 +306,82 @@ impl Auditor {
         if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
             return;
         }
-        if let Some(suspect) = self.explainer.doubt(txn, level, &rules, session, commit) {
-            self.accuse(suspect, found);
+        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit) {
+            self.accuse(&accusation, found);
         }
     }
 
     /// What follows from the fate of one transaction.
-    fn settle(
-        &mut self,
-        txn: &Arc<Transaction>,
-        commit: Option<CommitId>,
-        fate: Fate,
-        found: &mut Vec<Violation>,
-    ) {
+    fn settle(&mut self, fate: Fate, found: &mut Vec<Violation>) {
         match fate {
             Fate::Deferred => {}
-            Fate::Explained {
-                attempt,
-                tier,
-                decisions,
-            } => {
-                self.tally.count(&attempt, tier);
-                self.certify(txn, commit, &attempt, &decisions, found);
-            }
-            Fate::TooMany(attempt) => self.tally.count_unknown(&attempt, "too_many_orders"),
-            Fate::Suspect(suspect, attempt) => self.suspect(*suspect, &attempt, found),
+            Fate::Explained(done, tier) => self.tally.count(&done.attempt, tier),
+            Fate::Unknown(attempt, reason) => self.tally.count_unknown(&attempt, reason),
+            Fate::Suspect(accusation) => self.suspect(&accusation, found),
         }
     }
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
-    fn suspect(&mut self, suspect: Suspect, attempt: &Attempt, found: &mut Vec<Violation>) {
-        let (txn, step, commit) = (suspect.txn.clone(), suspect.step, suspect.commit);
-        let accused = match self.explainer.is_guessed(&txn, attempt, step) {
+    fn suspect(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) {
+        let (txn, step) = (&accusation.suspect.txn, accusation.suspect.step);
+        let attempt = &accusation.attempt;
+        let guessed = accusation.worlds.iter().any(|(w, _)| w.is_guessed(txn, attempt, step));
+        let accused = match guessed {
             true => Accused::Unknown("state_was_guessed"),
-            false => self.accuse(suspect, found),
+            false => self.accuse(accusation, found),
         };
         match accused {
             Accused::Proved => {
                 self.tally.count(attempt, "solver");
-                self.explainer.unlearn(&txn, &attempt.reads, step);
+                self.explainer.unlearn(txn, attempt, step);
             }
             Accused::Explained(members) => {
                 self.tally.count(attempt, "solver");
-                self.explainer.soften(&txn, attempt, commit);
-                self.explainer.soften_shared(&members);
+                self.explainer.distrust(&members);
             }
             Accused::Unknown(reason) => {
                 self.tally.count_unknown(attempt, reason);
-                self.explainer.soften(&txn, attempt, commit);
-                self.explainer.unlearn(&txn, &attempt.reads, step);
+                self.explainer.unlearn(txn, attempt, step);
             }
         }
     }
 
-    /// Has the reference checker decide a suspicion, and tells what is proved.
-    fn accuse(&mut self, suspect: Suspect, found: &mut Vec<Violation>) -> Accused {
-        let shapes = vec![classify::shape(&suspect, &self.explainer)];
+    /// Has the reference checker decide a suspicion in every world, and tells what is proved in all of them.
+    fn accuse(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) -> Accused {
+        let suspect = &accusation.suspect;
+        let shapes = vec![classify::shape(suspect, &self.explainer)];
         let first_sight = story::fingerprint(suspect.difference.rule, suspect.level, &shapes);
         if self.is_known(&first_sight) {
             return Accused::Proved;
         }
-        let profile = &self.profile;
-        match confirm::suspect(&suspect, &self.explainer, |level| rules_of(profile, level)) {
-            Confirmed::Impossible { members, differences } => {
-                let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
-                if told.is_empty() {
-                    told.push((0, suspect.step, suspect.difference.clone()));
+        let mut proved = None;
+        for (world, commit) in &accusation.worlds {
+            match confirm::suspect(suspect, world, *commit, &self.explainer) {
+                Confirmed::Impossible { members, differences } => {
+                    proved.get_or_insert((world, *commit, members, differences));
                 }
-                let proof = Proof {
-                    rule: classify::suspect(&suspect, &self.explainer),
-                    level: suspect.level,
-                    members: &members,
-                    differences: &told,
-                    edges: &[],
-                    shapes,
-                    initial: story::initial_rows(&members, &self.explainer),
-                };
-                self.report(first_sight, story::tell(&proof), found);
-                Accused::Proved
+                Confirmed::Explained { members, .. } => return Accused::Explained(members),
+                Confirmed::Unknown(reason) => return Accused::Unknown(reason),
             }
-            Confirmed::Explained { members, .. } => Accused::Explained(members),
-            Confirmed::Unknown(reason) => Accused::Unknown(reason),
         }
+        let Some((world, commit, members, differences)) = proved else {
+            return Accused::Unknown("order_left_open");
+        };
+        let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
+        if told.is_empty() {
+            told.push((0, suspect.step, suspect.difference.clone()));
+        }
+        let proof = Proof {
+            rule: classify::suspect(suspect, world, commit, &self.explainer),
+            level: suspect.level,
+            members: &members,
+            differences: &told,
+            edges: &[],
+            shapes,
+            initial: story::initial_rows(&members, world),
+        };
+        self.report(first_sight, story::tell(&proof), found);
+        Accused::Proved
     }
 
     /// Whether enough suspicions with this fingerprint were proved; if so it is counted.
@@ -421,14 +417,13 @@ impl Auditor {
     }
 
     /// Adds an explained transaction to the serialization graph.
-    fn certify(
-        &mut self,
-        txn: &Arc<Transaction>,
-        commit: Option<CommitId>,
-        attempt: &Attempt,
-        decisions: &[crate::points::choose::Decision],
-        found: &mut Vec<Violation>,
-    ) {
+    fn certify(&mut self, explained: &Explained, found: &mut Vec<Violation>) {
+        let Explained {
+            txn,
+            commit,
+            attempt,
+            decisions,
+        } = explained;
         if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
             return;
         }
@@ -452,7 +447,7 @@ impl Auditor {
             txn.clone(),
             txn.level,
             session,
-            commit,
+            *commit,
             reads,
             attempt.written.clone(),
         );
@@ -472,10 +467,8 @@ impl Auditor {
         let real_time = self
             .claim
             .is_some_and(|rules| rules.serial_order == SerialOrder::RealTime);
-        let profile = &self.profile;
         let participates = |level: Level| self.is_serial(level);
-        let rules = |level: Level| rules_of(profile, level);
-        match confirm::cycle(cycle, &self.explainer, rules, participates, real_time) {
+        match confirm::cycle(cycle, &self.explainer, participates, real_time) {
             Confirmed::Impossible { members, differences } => {
                 let len = cycle.len();
                 let edges: Vec<(usize, usize, &'static str)> = cycle
@@ -491,7 +484,7 @@ impl Auditor {
                     differences: &told,
                     edges: &edges,
                     shapes,
-                    initial: story::initial_rows(&members[..len], &self.explainer),
+                    initial: story::initial_rows(&members[..len], self.explainer.world()),
                 };
                 self.report(fingerprint, story::tell(&proof), found);
             }
@@ -506,7 +499,7 @@ impl Auditor {
         for bound in [
             self.assembler.oldest_open(),
             waiting,
-            self.explainer.oldest_deferred(),
+            self.explainer.oldest_waiting(),
         ]
         .into_iter()
         .flatten()
@@ -531,13 +524,4 @@ enum Accused {
 
 fn is_promised(rules: &LevelRules) -> bool {
     rules.serial_order != SerialOrder::None
-}
-
-/// What the profile promises at a level; a level that it does not have is judged as READ COMMITTED.
-fn rules_of(profile: &Profile, level: Level) -> LevelRules {
-    let weakest = || profile.levels().next().map(|(_, rules)| rules);
-    *profile
-        .level(level)
-        .or_else(weakest)
-        .expect("a profile has at least one level")
 }

@@ -9,10 +9,11 @@
 
 use crate::assemble::{Step, Transaction};
 use crate::certify::Node;
-use crate::explain::run::{World, run};
+use crate::explain::run::{Scene, run};
 use crate::explain::session::SessionState;
+use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
-use crate::points::{Chooser, Order};
+use crate::points::{Chooser, CommitId, Order};
 use crate::trace::{Nanos, Observation, Window};
 use crate::verdict::Coverage;
 use pgassay_rules::profile::{LevelRules, Profile, ReadPoint};
@@ -25,7 +26,14 @@ fn is_about_content(rule: &Rule) -> bool {
     ["missing_row", "extra_row", "wrong_value", "wrong_count"].contains(&rule.name)
 }
 
-pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
+/// Names what was proved in `world`, where the suspect itself is `commit`.
+pub fn suspect(
+    suspect: &Suspect,
+    world: &World,
+    commit: Option<CommitId>,
+    explainer: &Explainer,
+) -> &'static Rule {
+    let place = Place { world, commit, explainer };
     let found = suspect.difference.rule;
     if !is_about_content(found) {
         return found;
@@ -37,15 +45,15 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
         suspect,
         txn,
         &suspect.rules,
-        explainer,
-        &explainer.order.without_facts(),
+        &place,
+        &world.order.without_facts(),
     ) {
         return &anomaly::LONG_FORK;
     }
     // Another snapshot for this statement alone?
     if suspect.rules.read_point != ReadPoint::Statement
         && suspect.step > 0
-        && explains(suspect, txn, &weak, explainer)
+        && explains(suspect, txn, &weak, &place)
     {
         let rows = ["missing_row", "extra_row", "wrong_count"].contains(&found.name);
         return if rows {
@@ -56,11 +64,11 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
     }
     // Without what it wrote itself?
     let alone = only_step(txn, suspect.step, |window| window);
-    if suspect.step > 0 && explains(suspect, &alone, &weak, explainer) {
+    if suspect.step > 0 && explains(suspect, &alone, &weak, &place) {
         return &anomaly::INTERNAL;
     }
     let past = only_step(txn, suspect.step, |window| Window::new(0, window.done));
-    if explains(suspect, &past, &weak, explainer) {
+    if explains(suspect, &past, &weak, &place) {
         return &anomaly::STALE_READ;
     }
     // With the writes of a transaction that was rolled back, or not yet committed?
@@ -69,7 +77,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
             suspect,
             &graft(other, usize::MAX, txn, suspect.step),
             &weak,
-            explainer,
+            &place,
         ) {
             return &anomaly::ABORTED_READ;
         }
@@ -79,7 +87,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
             continue;
         }
         for keep in 1..other.steps.len() {
-            if explains(suspect, &graft(other, keep, txn, suspect.step), &weak, explainer) {
+            if explains(suspect, &graft(other, keep, txn, suspect.step), &weak, &place) {
                 let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
                 return match (more, saw(other, txn)) {
                     (true, _) => &anomaly::INTERMEDIATE_READ,
@@ -92,7 +100,7 @@ pub fn suspect(suspect: &Suspect, explainer: &Explainer) -> &'static Rule {
     let future = only_step(txn, suspect.step, |window| {
         Window::new(window.sent, Nanos::MAX - 1)
     });
-    if explains(suspect, &future, &weak, explainer) {
+    if explains(suspect, &future, &weak, &place) {
         return &anomaly::FUTURE_READ;
     }
     if found.name == "wrong_value" && !txn.steps[suspect.step].seen.text.contains('(') {
@@ -158,22 +166,29 @@ fn saw(other: &Transaction, txn: &Transaction) -> bool {
 }
 
 /// Whether the last step of `variant` agrees under some choice.
-fn explains(suspect: &Suspect, variant: &Transaction, rules: &LevelRules, explainer: &Explainer) -> bool {
-    explains_in(suspect, variant, rules, explainer, &explainer.order)
+fn explains(suspect: &Suspect, variant: &Transaction, rules: &LevelRules, place: &Place<'_>) -> bool {
+    explains_in(suspect, variant, rules, place, &place.world.order)
+}
+
+/// Where a suspect is looked at.
+struct Place<'a> {
+    world: &'a World,
+    commit: Option<CommitId>,
+    explainer: &'a Explainer,
 }
 
 fn explains_in(
     suspect: &Suspect,
     variant: &Transaction,
     rules: &LevelRules,
-    explainer: &Explainer,
+    place: &Place<'_>,
     order: &Order,
 ) -> bool {
-    let world = World {
-        store: &explainer.store,
+    let scene = Scene {
+        store: &place.world.store,
         order,
-        planner: &explainer.planner,
-        hidden: suspect.commit,
+        planner: &place.explainer.planner,
+        hidden: place.commit,
     };
     let chooser = RefCell::new(Chooser::default());
     let last = if variant.steps.len() == suspect.txn.steps.len() {
@@ -182,7 +197,7 @@ fn explains_in(
         variant.steps.len() - 1
     };
     for _ in 0..64 {
-        let attempt = run(variant, rules, &world, &suspect.session, &chooser, true);
+        let attempt = run(variant, rules, &scene, &suspect.session, &chooser, true);
         // An answer that only agrees because something is unknown explains nothing.
         let firm = attempt.judged[last]
             .as_ref()
@@ -243,7 +258,7 @@ pub fn shape(suspect: &Suspect, explainer: &Explainer) -> Arc<str> {
 
 fn shape_of(step: &Step, session: &SessionState, explainer: &Explainer) -> Arc<str> {
     let types: Vec<u32> = step.seen.parameters.iter().map(|p| p.type_oid).collect();
-    let catalog = &explainer.store.catalog;
+    let catalog = &explainer.world().store.catalog;
     let plan = explainer.planner.plan(
         catalog,
         &step.seen.text,

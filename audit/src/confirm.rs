@@ -9,6 +9,7 @@
 //! missing: so every transaction that could have written what the story reads is part of it.
 
 use crate::certify::Node;
+use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
 use crate::interpret::Difference;
 use crate::points::CommitId;
@@ -16,7 +17,6 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
-use pgassay_rules::profile::LevelRules;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 9;
@@ -35,46 +35,36 @@ pub enum Confirmed {
     Unknown(&'static str),
 }
 
-/// Decides a suspect by every order of points.
-pub fn suspect(
-    suspect: &Suspect,
-    explainer: &Explainer,
-    rules_of: impl Fn(Level) -> LevelRules,
-) -> Confirmed {
+/// Decides a suspect by every order of points, in one world, where it is `commit`.
+pub fn suspect(suspect: &Suspect, world: &World, commit: Option<CommitId>, explainer: &Explainer) -> Confirmed {
     let first = Member {
         txn: suspect.txn.clone(),
         level: suspect.level,
         rules: suspect.rules,
         session: suspect.session.clone(),
-        commit: suspect.commit,
+        commit,
     };
     let members = vec![first];
-    let confirmed = close(members, explainer, POINTS_MEMBERS_MAX, &rules_of, points::decide);
+    let confirmed = close(members, world, explainer, POINTS_MEMBERS_MAX, points::decide);
     // What others saw may rule an explanation out.
     let Confirmed::Explained { members, delta } = confirmed else {
         return confirmed;
     };
-    let witnessed = with_witnesses(&members, explainer);
+    let witnessed = with_witnesses(&members, world);
     if witnessed.len() == members.len() || witnessed.len() > POINTS_MEMBERS_MAX {
         return Confirmed::Explained { members, delta };
     }
-    match close(
-        witnessed,
-        explainer,
-        POINTS_MEMBERS_MAX,
-        &rules_of,
-        points::decide,
-    ) {
+    match close(witnessed, world, explainer, POINTS_MEMBERS_MAX, points::decide) {
         Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
         decided => decided,
     }
 }
 
 /// The members, and everybody who said something about when their commits became visible.
-fn with_witnesses(members: &[Member], explainer: &Explainer) -> Vec<Member> {
+fn with_witnesses(members: &[Member], world: &World) -> Vec<Member> {
     let mut all = members.to_vec();
     for member in members {
-        let Some(commit) = member.commit.and_then(|id| explainer.order.get(id)) else {
+        let Some(commit) = member.commit.and_then(|id| world.order.get(id)) else {
             continue;
         };
         for witness in &commit.witnesses {
@@ -90,7 +80,6 @@ fn with_witnesses(members: &[Member], explainer: &Explainer) -> Vec<Member> {
 pub fn cycle(
     nodes: &[(Node, &'static str)],
     explainer: &Explainer,
-    rules_of: impl Fn(Level) -> LevelRules,
     participates: impl Fn(Level) -> bool,
     real_time: bool,
 ) -> Confirmed {
@@ -99,12 +88,13 @@ pub fn cycle(
         .map(|(n, _)| Member {
             txn: n.txn.clone(),
             level: n.level,
-            rules: rules_of(n.level),
+            rules: explainer.rules_of(n.level),
             session: n.session.clone(),
             commit: n.commit,
         })
         .collect();
-    let confirmed = close(members, explainer, SERIAL_MEMBERS_MAX, &rules_of, |case| {
+    let world = explainer.world();
+    let confirmed = close(members, world, explainer, SERIAL_MEMBERS_MAX, |case| {
         serial::decide(case, real_time)
     });
     match confirmed {
@@ -119,16 +109,16 @@ pub fn cycle(
 
 fn close(
     mut members: Vec<Member>,
+    world: &World,
     explainer: &Explainer,
     members_max: usize,
-    rules_of: impl Fn(Level) -> LevelRules,
     decide: impl Fn(&Case<'_>) -> Decision,
 ) -> Confirmed {
     loop {
         let start: Nanos = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
         let base = Base {
-            store: &explainer.store,
-            order: &explainer.order,
+            store: &world.store,
+            order: &world.order,
             members: members.iter().filter_map(|m| m.commit).collect(),
             start,
             strays: Default::default(),
@@ -151,17 +141,13 @@ fn close(
             return Confirmed::Unknown("story_too_large");
         }
         for id in strays {
-            let Some(commit) = explainer.order.get(id) else {
+            let Some(commit) = world.order.get(id) else {
                 return Confirmed::Unknown("story_forgotten");
             };
-            if explainer.is_waiting(&commit.txn) {
-                // What explains it may not have been judged yet.
-                return Confirmed::Unknown("story_undecided");
-            }
             members.push(Member {
                 txn: commit.txn.clone(),
                 level: commit.txn.level,
-                rules: rules_of(commit.txn.level),
+                rules: explainer.rules_of(commit.txn.level),
                 session: explainer.session_of(&commit.txn),
                 commit: Some(id),
             });

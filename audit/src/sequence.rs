@@ -28,6 +28,11 @@ pub fn key_of(txn: &Transaction) -> Key {
     (at, txn.id)
 }
 
+/// Whether nobody can tell when it held its locks.
+fn is_hasty(txn: &Transaction) -> bool {
+    matches!(txn.end, End::Committed(_)) && !txn.is_spread()
+}
+
 /// What is put in order.
 #[derive(Clone, Debug)]
 pub enum Item {
@@ -47,12 +52,18 @@ pub enum Item {
 #[derive(Default)]
 pub struct Sequencer {
     waiting: BTreeMap<(Key, u64), Item>,
+    /// Of these, the committed transactions that are not spread, by when they were sent: they may have come before
+    /// transactions with a smaller key.
+    hasty: BTreeMap<(Nanos, TxnId), Arc<Transaction>>,
     mark: Nanos,
     others: u64,
 }
 
 impl Sequencer {
     pub fn add(&mut self, txn: Arc<Transaction>) {
+        if is_hasty(&txn) {
+            self.hasty.insert((txn.sent(), txn.id), txn.clone());
+        }
         self.waiting.insert((key_of(&txn), 0), Item::Transaction(txn));
     }
 
@@ -90,7 +101,19 @@ impl Sequencer {
         if needed >= self.mark {
             return None;
         }
-        self.waiting.pop_first().map(|(_, item)| item)
+        let item = self.waiting.pop_first().map(|(_, item)| item);
+        if let Some(Item::Transaction(txn)) = &item
+            && is_hasty(txn)
+        {
+            self.hasty.remove(&(txn.sent(), txn.id));
+        }
+        item
+    }
+
+    /// Committed transactions that are not spread, not yet released, and were sent before `at`.
+    pub fn hasty_before(&self, at: Nanos) -> impl Iterator<Item = &Arc<Transaction>> {
+        let all = self.hasty.iter().take_while(move |((sent, _), _)| *sent < at);
+        all.map(|(_, txn)| txn)
     }
 
     /// Transactions not yet released, in order: those that may matter to what is being judged now.

@@ -5,7 +5,7 @@
 //! Always true: the prose says nothing that is not in the data.
 
 use crate::assemble::{End, Transaction};
-use crate::explain::Explainer;
+use crate::explain::world::World;
 use crate::interpret::Difference;
 use crate::points::CommitId;
 use crate::reference::Member;
@@ -315,12 +315,12 @@ fn shortened(sql: &str) -> String {
 }
 
 /// The rows that the members of a story found, as text.
-pub fn initial_rows(members: &[Member], explainer: &Explainer) -> Vec<String> {
+pub fn initial_rows(members: &[Member], world: &World) -> Vec<String> {
     let commits: Vec<CommitId> = members.iter().filter_map(|m| m.commit).collect();
     let mut lines = Vec::new();
-    for commit in commits.iter().filter_map(|id| explainer.order.get(*id)) {
+    for commit in commits.iter().filter_map(|id| world.order.get(*id)) {
         for (table, id) in &commit.rows {
-            let Some(kept) = explainer.store.tables.get(table) else {
+            let Some(kept) = world.store.tables.get(table) else {
                 continue;
             };
             let Some(chain) = kept.chain(*id) else { continue };
@@ -332,7 +332,7 @@ pub fn initial_rows(members: &[Member], explainer: &Explainer) -> Vec<String> {
             let Some(row) = below.and_then(|v| v.row.as_ref()) else {
                 continue;
             };
-            let line = row_in_words(*table, row, explainer);
+            let line = row_in_words(*table, row, world);
             if !lines.contains(&line) && lines.len() < INITIAL_SHOWN {
                 lines.push(line);
             }
@@ -341,14 +341,14 @@ pub fn initial_rows(members: &[Member], explainer: &Explainer) -> Vec<String> {
     lines
 }
 
-fn row_in_words(table: TableId, row: &Row, explainer: &Explainer) -> String {
+fn row_in_words(table: TableId, row: &Row, world: &World) -> String {
     let context = Context::defaults();
     let words = |value: &Value| match value {
         Value::Unknown => "?".to_owned(),
         Value::Null => "NULL".to_owned(),
         known => encode_text(known, &context).unwrap_or_else(|| "?".to_owned()),
     };
-    let catalog = &explainer.store.catalog;
+    let catalog = &world.store.catalog;
     let found = catalog.table(table);
     let name = found.map_or_else(|| "table".to_owned(), |t| t.name.clone());
     let key: Vec<String> = found

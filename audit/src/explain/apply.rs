@@ -13,6 +13,8 @@ use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
 use crate::trace::{Nanos, TableCopy};
 use crate::value::{self, Context, TimeZone, Value};
+use crate::verdict::TxnId;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Applies the net writes of `txn`; the commit they belong to, if it wrote anything.
@@ -21,6 +23,7 @@ pub fn apply(
     overlay: &Overlay,
     store: &mut Store,
     order: &mut Order,
+    births: &mut Births,
 ) -> Option<CommitId> {
     if overlay.is_empty() {
         return None;
@@ -37,7 +40,7 @@ pub fn apply(
         store.forget_everything();
         store.tables.values_mut().for_each(|t| {
             t.unsettle(window.done);
-            t.guess(txn.id);
+            t.guess(window.done);
         });
     }
     if let Some(catalog) = &overlay.catalog {
@@ -50,13 +53,14 @@ pub fn apply(
         if own.havoc.is_some() {
             store.forget(*table);
             store.table_mut(*table).unsettle(window.done);
-            store.table_mut(*table).guess(txn.id);
+            store.table_mut(*table).guess(window.done);
             continue;
         }
         if own.unseen {
+            forget_late(store, *table, txn.sent());
             store.table_mut(*table).doubt();
             store.table_mut(*table).unsettle(window.done);
-            store.table_mut(*table).guess(txn.id);
+            store.table_mut(*table).guess(window.done);
         }
         if own.truncated {
             let kept = store.table_mut(*table);
@@ -84,17 +88,74 @@ pub fn apply(
             store.push(*table, *id, Version::new(commit, replaced.row.clone()));
             rows.push((*table, *id));
         }
-        for row in own.inserted.values() {
-            if store.tables.get(table).is_some_and(|t| t.is_guessed()) && is_there(store, *table, row) {
+        let ids = births.ids(txn.id, *table, own.inserted.len(), store);
+        for (row, id) in own.inserted.values().zip(ids) {
+            let guessed = store
+                .tables
+                .get(table)
+                .is_some_and(|t| t.is_guessed(window.sent));
+            if guessed && is_there(store, *table, row) {
                 continue;
             }
-            let id = store.insert(*table, Version::new(commit, Some(row.clone())));
+            store.insert(*table, id, Version::new(commit, Some(row.clone())));
             rows.push((*table, id));
         }
     }
     let made = order.push(window.sent, window.done, false, txn.clone(), rows);
     debug_assert_eq!(made, commit);
     Some(commit)
+}
+
+/// Rows that were learned only after a transaction had begun may be the ones that it wrote without being seen.
+fn forget_late(store: &mut Store, table: TableId, sent: Nanos) {
+    let catalog = store.catalog.clone();
+    let key = catalog.table(table).and_then(|t| t.primary_key());
+    let complete = store.table_mut(table).knowledge == Knowledge::Complete;
+    for id in store.table_mut(table).learned_since(sent) {
+        let gone = store.table_mut(table).remove(id);
+        if !complete {
+            continue;
+        }
+        match (key, gone) {
+            (Some(key), Some(row)) => {
+                let values: Vec<Value> = key.columns.iter().filter_map(|c| row.get(*c).cloned()).collect();
+                store.table_mut(table).distrust(&key.columns, &values);
+            }
+            _ => return store.forget(table),
+        }
+    }
+}
+
+/// The ids of rows that a transaction inserts: the same wherever it is applied.
+#[derive(Debug, Default)]
+pub struct Births {
+    given: FxHashMap<(TxnId, TableId), Vec<RowId>>,
+    /// Whether a transaction may be applied more than once.
+    pub remembers: bool,
+}
+
+impl Births {
+    fn ids(&mut self, txn: TxnId, table: TableId, len: usize, store: &mut Store) -> Vec<RowId> {
+        if len == 0 {
+            return Vec::new();
+        }
+        let table_mut = store.table_mut(table);
+        let given = self.given.get(&(txn, table));
+        let mut ids: Vec<RowId> = given.into_iter().flatten().copied().take(len).collect();
+        let had = given.map_or(0, Vec::len);
+        while ids.len() < len {
+            ids.push(table_mut.fresh_id());
+        }
+        if self.remembers && ids.len() > had {
+            self.given.insert((txn, table), ids.clone());
+        }
+        ids
+    }
+
+    /// Nothing is applied twice any more.
+    pub fn forget(&mut self) {
+        self.given.clear();
+    }
 }
 
 /// How long a server may go on with a commit after its client was lost.
@@ -169,7 +230,8 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
             };
         }
         let row: Row = row.into();
-        store.insert(storage, Version::new(CommitId::INITIAL, Some(row)));
+        let id = store.table_mut(storage).fresh_id();
+        store.insert(storage, id, Version::new(CommitId::INITIAL, Some(row)));
     }
 }
 
@@ -216,7 +278,8 @@ pub fn learn(store: &mut Store, lesson: &Lesson) {
                 since: *since,
                 ..Version::new(CommitId::INITIAL, Some(row.clone()))
             };
-            store.insert(table, version);
+            let id = store.table_mut(table).fresh_id();
+            store.insert(table, id, version);
         }
         Lesson::Absent {
             columns, key, since, ..

@@ -1,86 +1,87 @@
 //! Places every commit and snapshot point: is there an order that explains what was answered?
 //!
-//! In: transactions in the order of the audit. Out: findings, coverage, and the state after.
+//! In: transactions in the order of the audit. Out: fates, and the worlds after.
 //!
-//! A transaction is run on the state. Where the windows decide what it saw, one run settles it. Where
-//! they leave it open, the run asks, and is repeated with other answers until one explains what was
-//! observed. What no order of the known commits explains may still be explained by a commit that comes
-//! later in the order of the audit: such a transaction waits for those, and only then goes to the solver.
+//! A transaction is run on the state. Where the windows decide what it saw, one run settles it. Where they
+//! leave it open, the run asks, and is repeated with other answers until one explains what was observed. Where
+//! they leave open who wrote first, there is a world for each order, until an answer decides between them.
+//!
+//! A reader that nothing explains yet may still be explained by a commit whose turn is still to come: it waits
+//! for those. A writer is placed at its turn, after those that may have been quicker.
 //!
 //! Always true:
-//!   - a transaction is applied once, in the order of the audit, whether or not it could be explained;
-//!   - what is recorded about the order of commits was part of an explanation.
+//!   - a transaction is applied once in every world, whether or not it could be explained;
+//!   - a world is dropped only when no order of points explains an answer in it.
 
 pub mod session;
 pub mod asked;
 pub mod run;
 pub mod apply;
-pub mod rival;
+pub mod footprint;
+pub mod world;
+pub mod place;
+pub mod merge;
 
 use crate::assemble::{Assembler, End, Transaction};
-use crate::certify;
-use crate::interpret::{Difference, Touch};
-use crate::points::choose::Decision;
-use crate::points::{Chooser, CommitId, Order};
+use crate::interpret::Difference;
+use crate::points::CommitId;
 use crate::reference::Member;
 use crate::sequence::{Key, Sequencer, key_of};
 use crate::sql::Planner;
-use crate::state::store::{Store, Table};
+use crate::state::Catalog;
+use crate::state::store::Table;
 use crate::state::view::Knowledge;
-use crate::state::{Catalog, RowId, TableId};
 use crate::trace::{Bootstrap, Nanos, SessionId};
 use crate::verdict::TxnId;
+use apply::Births;
+use merge::Lost;
 use pgassay_rules::Level;
-use pgassay_rules::profile::LevelRules;
-use rival::Rivalry;
-use run::{Attempt, World, run};
+use pgassay_rules::profile::{LevelRules, Profile};
+use place::{DETOURS_MAX, Placement, Task, wrote_nothing};
+use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::SessionState;
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How many other explanations are looked at before what was written counts as a guess.
-const ALTERNATIVES_MAX: usize = 32;
-
-/// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
-const ATTEMPTS_MAX: usize = 128;
+use world::{Explained, World};
 
 /// A transaction that no order explains, before it is confirmed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Suspect {
     pub txn: Arc<Transaction>,
     pub level: Level,
     pub rules: LevelRules,
     pub step: usize,
     pub difference: Difference,
-    /// Its own commit, if it wrote.
-    pub commit: Option<CommitId>,
     pub session: SessionState,
+}
+
+/// A suspect, and every world in which nothing explains it.
+pub struct Accusation {
+    pub suspect: Suspect,
+    /// Each with the suspect's own commit in it, if it wrote.
+    pub worlds: Vec<(World, Option<CommitId>)>,
+    pub attempt: Attempt,
 }
 
 /// What became of one transaction.
 pub enum Fate {
-    /// Explained; the attempt says how.
-    Explained {
-        attempt: Box<Attempt>,
-        tier: &'static str,
-        decisions: Vec<Decision>,
-    },
-    /// Waits for commits that may still explain it.
+    /// Explained; by which tier.
+    Explained(Arc<Explained>, &'static str),
+    /// Waits for commits that may still explain it, or for those that may give it a name.
     Deferred,
-    Suspect(Box<Suspect>, Box<Attempt>),
-    /// More orders than there is time for.
-    TooMany(Box<Attempt>),
+    Suspect(Box<Accusation>),
+    /// Not decided, and why.
+    Unknown(Box<Attempt>, &'static str),
 }
 
-struct Deferred {
-    txn: Arc<Transaction>,
-    commit: Option<CommitId>,
-    session: SessionState,
-    written: Vec<certify::Written>,
-    /// Whether it waits for somebody who may explain it, or only to be named well.
-    has_rivals: bool,
+/// A transaction that is judged, or told, when the others have had their turn.
+struct Waiting {
+    task: Task,
+    /// How it was explained in those worlds in which it was.
+    explained: Option<Arc<Explained>>,
+    /// It was refuted already, and only waits to be named well.
+    accused: Option<Box<Accusation>>,
     /// Judged again when everything up to here was, …
     until: Key,
     /// … and these, which were under way, have ended.
@@ -98,19 +99,8 @@ impl Ahead<'_> {
     /// seen, rightly or wrongly.
     fn last_rival(&self, txn: &Transaction) -> Option<Key> {
         let end = txn.end.window().done;
-        self.sequencer
-            .upcoming()
-            .filter(|t| t.sent() < end)
-            .map(|t| key_of(t))
-            .max()
-    }
-
-    /// Whether one of them may rightly have been seen.
-    fn has_rival(&self, txn: &Transaction) -> bool {
-        let end = txn.end.window().done;
-        self.sequencer
-            .upcoming()
-            .any(|t| !matches!(t.end, End::Aborted(_)) && t.end.window().sent < end)
+        let rivals = self.sequencer.upcoming().filter(|t| t.sent() < end);
+        rivals.map(|t| key_of(t)).max()
     }
 
     fn open(&self, txn: &Transaction) -> Vec<TxnId> {
@@ -122,28 +112,66 @@ impl Ahead<'_> {
 const WAIT_NS_MAX: Nanos = 5_000_000_000;
 
 pub struct Explainer {
-    pub store: Store,
-    pub order: Order,
+    profile: Profile,
     pub planner: Planner,
+    /// Never empty.
+    worlds: Vec<World>,
+    births: Births,
     sessions: FxHashMap<SessionId, SessionState>,
     server: Vec<(String, String)>,
-    deferred: Vec<Deferred>,
+    waiting: Vec<Waiting>,
     aborted: VecDeque<Arc<Transaction>>,
+    /// The catalog that the sessions know: the same in all worlds.
+    catalog: Arc<Catalog>,
+    /// When the last transaction that was placed had ended.
+    busy_until: Nanos,
+    /// How often worlds had to be made fewer by forgetting.
+    pub lost_histories: u64,
+    pub lost_rows: u64,
 }
 
 /// Rolled back transactions that are remembered, to name what saw their writes.
 const ABORTED_MAX: usize = 32;
 
 impl Explainer {
-    pub fn new() -> Explainer {
+    pub fn new(profile: Profile) -> Explainer {
         Explainer {
-            store: Store::new(Arc::new(Catalog::default())),
-            order: Order::default(),
+            profile,
             planner: Planner::new(),
+            worlds: vec![World::new(Arc::new(Catalog::default()))],
+            births: Births::default(),
             sessions: FxHashMap::default(),
             server: Vec::new(),
-            deferred: Vec::new(),
+            waiting: Vec::new(),
             aborted: VecDeque::new(),
+            catalog: Arc::new(Catalog::default()),
+            busy_until: 0,
+            lost_histories: 0,
+            lost_rows: 0,
+        }
+    }
+
+    /// What the profile promises at a level; a level that it does not have is judged as the weakest.
+    pub fn rules_of(&self, level: Level) -> LevelRules {
+        let weakest = || self.profile.levels().next().map(|(_, rules)| rules);
+        let rules = self.profile.level(level).or_else(weakest);
+        *rules.expect("a profile has at least one level")
+    }
+
+    /// The world, or the first of them.
+    pub fn world(&self) -> &World {
+        &self.worlds[0]
+    }
+
+    pub fn worlds_len(&self) -> usize {
+        self.worlds.len()
+    }
+
+    /// What can be certified: nothing while it is open how things happened.
+    pub fn certifiable(&mut self) -> Vec<Arc<Explained>> {
+        match self.worlds.as_mut_slice() {
+            [world] => std::mem::take(&mut world.uncertified),
+            _ => Vec::new(),
         }
     }
 
@@ -151,28 +179,31 @@ impl Explainer {
     pub fn bootstrap(&mut self, bootstrap: &Bootstrap) {
         let catalog = Arc::new(Catalog::load(bootstrap));
         self.server = bootstrap.settings.clone();
-        self.store = Store::new(catalog.clone());
+        let mut world = World::new(catalog.clone());
         self.sessions.clear();
         for table in catalog.tables() {
             let storage = catalog.storage(table.id);
-            self.store
-                .tables
-                .entry(storage)
-                .or_insert_with(|| Table::new(Knowledge::Complete));
+            let tables = world.store.tables.entry(storage);
+            tables.or_insert_with(|| Table::new(Knowledge::Complete));
         }
         for copy in &bootstrap.tables {
-            apply::load_copy(&mut self.store, copy, &self.server);
+            apply::load_copy(&mut world.store, copy, &self.server);
         }
+        self.catalog = catalog;
+        self.worlds = vec![world];
+        self.births.forget();
     }
 
     /// Nothing that was known can be relied on any more, nor what is seen before `until`.
     pub fn forget(&mut self, until: Nanos) {
-        self.store.forget_everything();
-        self.store.tables.values_mut().for_each(|t| t.unsettle(until));
+        self.become_one();
+        let world = &mut self.worlds[0];
+        world.store.forget_everything();
+        world.store.tables.values_mut().for_each(|t| t.unsettle(until));
     }
 
     pub fn session(&mut self, txn: &Transaction) -> SessionState {
-        let (server, catalog) = (&self.server, &self.store.catalog);
+        let (server, catalog) = (&self.server, &self.catalog);
         let facts = &txn.facts;
         self.sessions
             .entry(txn.id.session)
@@ -187,7 +218,7 @@ impl Explainer {
 
     /// The session as it is now, for a transaction that was judged before.
     pub fn session_of(&self, txn: &Transaction) -> SessionState {
-        let fresh = || SessionState::new(&txn.facts, &self.server, &self.store.catalog);
+        let fresh = || SessionState::new(&txn.facts, &self.server, &self.catalog);
         self.sessions.get(&txn.id.session).cloned().unwrap_or_else(fresh)
     }
 
@@ -218,260 +249,358 @@ impl Explainer {
 
     /// Transactions whose commits are still open, latest first.
     pub fn recent_committed(&self) -> impl Iterator<Item = &Arc<Transaction>> {
-        self.order.iter().rev().take(ABORTED_MAX).map(|(_, c)| &c.txn)
+        let open = self.worlds[0].order.iter().rev().take(ABORTED_MAX);
+        open.map(|(_, c)| &c.txn)
     }
 
     /// What a wrong answer read is unknown until it is seen again.
-    pub fn unlearn(&mut self, txn: &Transaction, reads: &[run::StepReads], step: usize) {
-        let until = txn.end.window().done;
-        for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
-            apply::unlearn(&mut self.store, touch, until);
+    pub fn unlearn(&mut self, txn: &Transaction, attempt: &Attempt, step: usize) {
+        for world in &mut self.worlds {
+            world.unlearn(txn, &attempt.reads, step);
         }
     }
 
-    /// What a transaction wrote is a guess, since it is not known what it saw: it is unknown until it is seen.
-    pub fn soften(&mut self, txn: &Transaction, attempt: &Attempt, commit: Option<CommitId>) {
-        let until = txn.end.window().done;
-        let mut written = attempt.may_have_written.clone();
-        written.extend(attempt.overlay.tables.keys().copied());
-        for touch in attempt
-            .reads
-            .iter()
-            .filter(|r| attempt.wrote.contains(&r.step))
-            .flat_map(|r| &r.touches)
-        {
-            match touch {
-                Touch::Scan { table, .. } if written.contains(table) => self.store.forget(*table),
-                Touch::Key { table, columns, key } if written.contains(table) => {
-                    let guessed = attempt
-                        .overlay
-                        .table(*table)
-                        .is_some_and(|own| !own.replaced.is_empty());
-                    let kept = self.store.table_mut(*table);
-                    kept.distrust(columns, key);
-                    if !guessed {
-                        for id in kept.candidates(columns, key) {
-                            kept.unlearn(id, columns);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        for table in written {
-            let kept = self.store.table_mut(table);
-            kept.unsettle(until);
-            kept.guess(txn.id);
-        }
-        if let Some(commit) = commit {
-            self.soften_rows(commit, |_, _| true);
-        }
-    }
-
-    /// The order in which the members of a story wrote the rows that they share is a guess.
-    pub fn soften_shared(&mut self, members: &[Member]) {
-        let commits: Vec<CommitId> = members.iter().filter_map(|m| m.commit).collect();
-        let mut rows: FxHashMap<(TableId, RowId), usize> = FxHashMap::default();
-        for row in commits
-            .iter()
-            .filter_map(|c| self.order.get(*c))
-            .flat_map(|c| &c.rows)
-        {
-            *rows.entry(*row).or_default() += 1;
-        }
-        for commit in commits {
-            self.soften_rows(commit, |table, id| rows.get(&(table, id)).is_some_and(|n| *n > 1));
-        }
-    }
-
-    fn soften_rows(&mut self, commit: CommitId, which: impl Fn(TableId, RowId) -> bool) {
-        let Some((rows, txn)) = self.order.get(commit).map(|c| (c.rows.clone(), c.txn.clone())) else {
-            return;
-        };
-        let until = txn.end.window().done;
-        let catalog = self.store.catalog.clone();
-        for (table, id) in rows.into_iter().filter(|(table, id)| which(*table, *id)) {
-            let Some(kept) = self.store.tables.get_mut(&table) else {
-                continue;
-            };
-            kept.unsettle(until);
-            kept.guess(txn.id);
-            if let Some(deleted) = kept.soften(id, commit) {
-                match catalog.table(table).and_then(|t| t.primary_key()) {
-                    Some(key) => {
-                        let values: Vec<_> = key
-                            .columns
-                            .iter()
-                            .filter_map(|c| deleted.get(*c).cloned())
-                            .collect();
-                        kept.distrust(&key.columns, &values);
-                    }
-                    None => self.store.forget(table),
+    /// An order was found that none of the worlds has: what its transactions wrote is a guess.
+    pub fn distrust(&mut self, members: &[Member]) {
+        for world in &mut self.worlds {
+            let commits: Vec<(CommitId, Nanos)> = world
+                .order
+                .iter()
+                .filter(|(_, c)| members.iter().any(|m| m.txn.id == c.txn.id))
+                .map(|(id, c)| (id, c.txn.end.window().done))
+                .collect();
+            for (commit, until) in commits {
+                let rows = world.order.get(commit).map(|c| c.rows.clone()).unwrap_or_default();
+                world.soften_rows(commit, until);
+                for (table, _) in rows {
+                    world.store.table_mut(table).guess(until);
                 }
             }
         }
     }
 
     /// Judges one transaction and applies what it wrote.
-    pub fn judge(
-        &mut self,
-        txn: &Arc<Transaction>,
-        rules: &LevelRules,
-        ahead: &Ahead<'_>,
-    ) -> (Fate, Option<CommitId>) {
-        let session = self.session(txn);
+    pub fn judge(&mut self, txn: &Arc<Transaction>, ahead: &Ahead<'_>) -> Fate {
+        let task = self.task(txn);
         if matches!(txn.end, End::Aborted(_)) {
             self.remember_aborted(txn);
         }
-        match self.search(txn, rules, &session, None) {
-            Search::Found(mut attempt, chooser) => {
-                let settled = self.is_settled(txn, rules, &session, &attempt, &chooser);
-                attempt.written = certify::written(&attempt.overlay, &self.store);
-                let commit = self.accept(txn, rules, &session, &attempt, Some(&chooser));
-                if !settled {
-                    self.soften(txn, &attempt, commit);
-                }
-                (
-                    Fate::Explained {
-                        attempt,
-                        tier: "candidates",
-                        decisions: chooser.decisions().to_vec(),
-                    },
-                    commit,
-                )
+        if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
+            self.become_one();
+        }
+        let mut detours = DETOURS_MAX;
+        let mut kept: Vec<World> = Vec::new();
+        let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
+        let mut explained: Option<Arc<Explained>> = None;
+        let mut undecided: Option<Attempt> = None;
+        for mut world in std::mem::take(&mut self.worlds) {
+            if let Some(done) = world.take_ahead(txn.id) {
+                world.uncertified.push(done.clone());
+                explained.get_or_insert(done);
+                kept.push(world);
+                continue;
             }
-            Search::None(difference, step) => {
-                let attempt = self.run_anyway(txn, rules, &session);
-                let written = certify::written(&attempt.overlay, &self.store);
-                let commit = self.accept(txn, rules, &session, &attempt, None);
-                let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
-                if until.is_some() || !open.is_empty() {
-                    let has_rivals = ahead.has_rival(txn);
-                    if has_rivals {
-                        self.soften(txn, &attempt, commit);
+            match self.place(world, &task, ahead, &mut detours, &[]) {
+                Placement::Placed(all) => {
+                    for (mut world, done) in all {
+                        world.uncertified.push(done.clone());
+                        explained.get_or_insert(done);
+                        kept.push(world);
                     }
-                    let until = until.unwrap_or(key_of(txn));
-                    self.deferred.push(Deferred {
-                        txn: txn.clone(),
-                        commit,
-                        session,
-                        written,
-                        has_rivals,
-                        until,
-                        open,
-                    });
-                    return (Fate::Deferred, commit);
                 }
-                let suspect = Suspect {
-                    txn: txn.clone(),
-                    level: txn.level,
-                    rules: *rules,
-                    step,
-                    difference,
-                    commit,
-                    session,
-                };
-                (Fate::Suspect(Box::new(suspect), attempt), commit)
+                Placement::Nowhere(world, difference, step) => refuted.push((world, difference, step)),
+                Placement::GivenUp(world) => {
+                    let (world, attempt) = self.blend(world, &task, ahead);
+                    undecided.get_or_insert(attempt);
+                    kept.push(world);
+                }
             }
-            Search::GivenUp => {
-                let attempt = self.run_anyway(txn, rules, &session);
-                let commit = self.accept(txn, rules, &session, &attempt, None);
-                self.soften(txn, &attempt, commit);
-                (Fate::TooMany(attempt), commit)
+        }
+        let fate = match (explained, undecided) {
+            (Some(done), _) => Fate::Explained(done, "candidates"),
+            (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
+            (None, None) => Fate::Deferred,
+        };
+        let fate = match (refuted.is_empty(), fate) {
+            (true, fate) => fate,
+            (false, Fate::Deferred) => self.refute(&task, refuted, None, &mut kept, ahead),
+            (false, fate) => self.refute(&task, refuted, Some(fate), &mut kept, ahead),
+        };
+        self.worlds = kept;
+        self.after(&task, &fate);
+        fate
+    }
+
+    /// What follows for the worlds in which nothing explains a transaction, when its turn comes.
+    fn refute(
+        &mut self,
+        task: &Task,
+        refuted: Vec<(World, Difference, usize)>,
+        fate: Option<Fate>,
+        kept: &mut Vec<World>,
+        ahead: &Ahead<'_>,
+    ) -> Fate {
+        let txn = &task.txn;
+        let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
+        let attempt = refuted[0].0.run_anyway(txn, &task.rules, &task.session, &self.planner);
+        let without_effect = !task.is_committed() || wrote_nothing(txn, &attempt);
+        let due = until.is_none() && open.is_empty();
+        if without_effect && !due {
+            // Somebody whose turn is still to come may explain it.
+            for (mut world, ..) in refuted {
+                world.waiting.push(txn.id);
+                kept.push(world);
             }
+            let explained = match fate {
+                Some(Fate::Explained(done, _)) => Some(done),
+                _ => None,
+            };
+            self.wait(task, explained, None, until, open);
+            return Fate::Deferred;
+        }
+        if let Some(fate) = fate {
+            // Another world explains it: these are not what happened.
+            return fate;
+        }
+        let (_, difference, step) = &refuted[0];
+        let suspect = Suspect {
+            txn: txn.clone(),
+            level: txn.level,
+            rules: task.rules,
+            step: *step,
+            difference: difference.clone(),
+            session: task.session.clone(),
+        };
+        let mut worlds = Vec::new();
+        for (mut world, ..) in refuted {
+            let attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
+            let commit = world.apply(txn, &attempt, &mut self.births);
+            worlds.push((world.clone(), commit));
+            if task.is_committed() {
+                world.soften(txn, &attempt, commit);
+            }
+            kept.push(world);
+        }
+        let accusation = Box::new(Accusation {
+            suspect,
+            worlds,
+            attempt,
+        });
+        if due {
+            return Fate::Suspect(accusation);
+        }
+        self.wait(task, None, Some(accusation), until, open);
+        Fate::Deferred
+    }
+
+    fn wait(
+        &mut self,
+        task: &Task,
+        explained: Option<Arc<Explained>>,
+        accused: Option<Box<Accusation>>,
+        until: Option<Key>,
+        open: Vec<TxnId>,
+    ) {
+        self.waiting.push(Waiting {
+            task: task.clone(),
+            explained,
+            accused,
+            until: until.unwrap_or(key_of(&task.txn)),
+            open,
+        });
+    }
+
+    /// Applies a transaction that has more places than there is time for: what it and its rivals write is unknown.
+    fn blend(&mut self, mut world: World, task: &Task, ahead: &Ahead<'_>) -> (World, Attempt) {
+        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+        let own = footprint::Footprint::new(&task.txn, &attempt, &world.store);
+        let end = task.txn.end.window().done;
+        let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
+        for other in others {
+            let other = self.task(&other);
+            if other.txn.id == task.txn.id || world.is_ahead(other.txn.id) {
+                continue;
+            }
+            let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent());
+            if rivals && !world.blended.contains(&other.txn.id) {
+                world.blended.push(other.txn.id);
+            }
+        }
+        let commit = world.apply(&task.txn, &attempt, &mut self.births);
+        if task.is_committed() {
+            world.soften(&task.txn, &attempt, commit);
+        }
+        (world, attempt)
+    }
+
+    /// Whether a transaction does something that cannot be told apart by worlds.
+    fn changes_more_than_rows(&mut self, task: &Task) -> bool {
+        let world = &self.worlds[0];
+        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+        attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some()
+    }
+
+    /// The session goes on; the worlds are made few.
+    fn after(&mut self, task: &Task, fate: &Fate) {
+        let txn = &task.txn;
+        self.busy_until = self.busy_until.max(txn.end.window().done);
+        let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());
+        let waiting = self.waiting.iter().rev().find(|w| w.task.txn.id == txn.id);
+        let accused = waiting.and_then(|w| w.accused.as_ref());
+        let attempt = match (fate, accused) {
+            (Fate::Explained(done, _), _) => Some(&done.attempt),
+            (Fate::Unknown(attempt, _), _) => Some(&**attempt),
+            (Fate::Suspect(accusation), _) => Some(&accusation.attempt),
+            (Fate::Deferred, accused) => accused.map(|a| &a.attempt),
+        };
+        if let Some(attempt) = attempt {
+            let (running, lasting) = (&attempt.session, &attempt.lasting);
+            let ended = task
+                .session
+                .ended(txn.id.number, task.is_committed(), running, lasting, certain);
+            self.sessions.insert(txn.id.session, ended);
+        }
+        self.refresh();
+        if self.worlds.len() > 1 {
+            self.reduce();
+        } else {
+            self.alone();
+        }
+    }
+
+    /// Sessions look at the catalog that is in force.
+    fn refresh(&mut self) {
+        let catalog = &self.worlds[0].store.catalog;
+        if catalog.version() == self.catalog.version() {
+            return;
+        }
+        self.catalog = catalog.clone();
+        let catalog = catalog.clone();
+        self.sessions.values_mut().for_each(|s| s.change().refresh(&catalog));
+    }
+
+    fn reduce(&mut self) {
+        match merge::reduce(&mut self.worlds, self.busy_until) {
+            Lost::Nothing => {}
+            Lost::History => self.lost_histories += 1,
+            Lost::Rows => self.lost_rows += 1,
+        }
+        self.alone();
+    }
+
+    /// There is only one way in which things may have happened: nothing needs to be told apart any more.
+    fn alone(&mut self) {
+        if let [world] = self.worlds.as_mut_slice() {
+            world.changed.clear();
+            if self.births.remembers && world.ahead.is_empty() {
+                self.births.remembers = false;
+                self.births.forget();
+            }
+        }
+    }
+
+    fn become_one(&mut self) {
+        if self.worlds.len() > 1 {
+            self.lost_rows += 1;
+            merge::collapse(&mut self.worlds, self.busy_until);
+            self.alone();
         }
     }
 
     /// Judges again what has waited for everything up to `judged`; everything that waits, if there is no more.
-    pub fn retry(
-        &mut self,
-        judged: Option<&Transaction>,
-        rules_of: impl Fn(&Transaction) -> LevelRules,
-    ) -> Vec<(Arc<Transaction>, Option<CommitId>, Fate)> {
-        if self.deferred.is_empty() {
+    pub fn retry(&mut self, judged: Option<&Transaction>) -> Vec<(Arc<Transaction>, Fate)> {
+        if self.waiting.is_empty() {
             return Vec::new();
         }
         let (mut due, mut waiting) = (Vec::new(), Vec::new());
-        for mut d in std::mem::take(&mut self.deferred) {
+        for mut w in std::mem::take(&mut self.waiting) {
             let ready = judged.is_none_or(|judged| {
-                d.open.retain(|id| *id != judged.id);
-                let late = judged.end.window().sent > d.txn.end.window().done.saturating_add(WAIT_NS_MAX);
-                d.until <= key_of(judged) && (d.open.is_empty() || late)
+                w.open.retain(|id| *id != judged.id);
+                let late = judged.end.window().sent > w.task.txn.end.window().done.saturating_add(WAIT_NS_MAX);
+                w.until <= key_of(judged) && (w.open.is_empty() || late)
             });
-            if ready { due.push(d) } else { waiting.push(d) }
+            if ready { due.push(w) } else { waiting.push(w) }
         }
-        self.deferred = waiting;
+        self.waiting = waiting;
         let mut fates = Vec::new();
-        for Deferred {
-            txn,
-            mut commit,
-            session,
-            written,
-            ..
-        } in due
-        {
-            let rules = rules_of(&txn);
-            let fate = match self.search(&txn, &rules, &session, commit) {
-                // What it wrote could not be told before: a key was still taken, a row not yet there.
-                Search::Found(mut attempt, chooser) if commit.is_none() && !attempt.overlay.is_empty() => {
-                    attempt.written = certify::written(&attempt.overlay, &self.store);
-                    commit = self.accept(&txn, &rules, &session, &attempt, Some(&chooser));
-                    self.soften(&txn, &attempt, commit);
-                    Fate::Explained {
-                        attempt,
-                        tier: "solver",
-                        decisions: chooser.decisions().to_vec(),
-                    }
-                }
-                Search::Found(mut attempt, chooser) => {
-                    attempt.written = written;
-                    let witness = witness(&txn, &rules, &session, commit);
-                    self.record(&attempt, &chooser, witness);
-                    self.forget_unwritten(&attempt, commit);
-                    Fate::Explained {
-                        attempt,
-                        tier: "solver",
-                        decisions: chooser.decisions().to_vec(),
-                    }
-                }
-                Search::None(difference, step) => {
-                    let attempt = self.run_anyway(&txn, &rules, &session);
-                    let suspect = Suspect {
-                        txn: txn.clone(),
-                        level: txn.level,
-                        rules,
-                        step,
-                        difference,
-                        commit,
-                        session,
-                    };
-                    Fate::Suspect(Box::new(suspect), attempt)
-                }
-                Search::GivenUp => Fate::TooMany(self.run_anyway(&txn, &rules, &session)),
+        for w in due {
+            let txn = w.task.txn.clone();
+            let fate = match w.accused {
+                Some(accusation) => Fate::Suspect(accusation),
+                None => self.look_again(w.task, w.explained),
             };
-            fates.push((txn, commit, fate));
+            fates.push((txn, fate));
+        }
+        if !fates.is_empty() && self.worlds.len() > 1 {
+            self.reduce();
         }
         fates
     }
 
-    /// What was applied before the explanation was known may be less than what it wrote: then nobody knows.
-    fn forget_unwritten(&mut self, attempt: &Attempt, commit: Option<CommitId>) {
-        let Some(applied) = commit.and_then(|c| self.order.get(c)).map(|c| &c.rows) else {
-            return;
+    /// Whether one of the worlds explains a reader by now.
+    fn look_again(&mut self, task: Task, mut explained: Option<Arc<Explained>>) -> Fate {
+        let mut kept = Vec::new();
+        let mut refuted = Vec::new();
+        let mut undecided = None;
+        for mut world in std::mem::take(&mut self.worlds) {
+            let Some(at) = world.waiting.iter().position(|id| *id == task.txn.id) else {
+                kept.push(world);
+                continue;
+            };
+            world.waiting.remove(at);
+            let mut ways = self.explanations(&world, &task, None);
+            match (ways.found.pop(), ways.difference) {
+                (Some(mut way), _) => {
+                    // What it did can only be told here: it was there before those that explain it were placed.
+                    way.attempt.overlay = Default::default();
+                    let (mut world, done) = self.adopt(world, &task, way);
+                    world.uncertified.push(done.clone());
+                    explained.get_or_insert(done);
+                    kept.push(world);
+                }
+                (None, Some((difference, step))) => refuted.push((world, difference, step)),
+                (None, None) => {
+                    let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+                    undecided.get_or_insert(attempt);
+                    kept.push(world);
+                }
+            }
+        }
+        let fate = match (explained, undecided) {
+            (Some(done), _) => Fate::Explained(done, "solver"),
+            (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
+            (None, None) if refuted.is_empty() => {
+                // The worlds became one while it waited.
+                let attempt = kept[0].run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+                Fate::Unknown(Box::new(attempt), "order_left_open")
+            }
+            (None, None) => {
+                let (world, difference, step) = &refuted[0];
+                let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+                let suspect = Suspect {
+                    txn: task.txn.clone(),
+                    level: task.txn.level,
+                    rules: task.rules,
+                    step: *step,
+                    difference: difference.clone(),
+                    session: task.session.clone(),
+                };
+                // The worlds without it may still be right: then it was explained when its turn came.
+                let worlds = refuted.iter().map(|(w, ..)| (w.clone(), None)).collect();
+                kept.extend(refuted.drain(..).map(|(w, ..)| w));
+                Fate::Suspect(Box::new(Accusation {
+                    suspect,
+                    worlds,
+                    attempt,
+                }))
+            }
         };
-        let tables = attempt
-            .overlay
-            .tables
-            .iter()
-            .filter(|(_, own)| !own.truncated && own.havoc.is_none());
-        let fewer: Vec<_> = tables
-            .filter(|(table, own)| {
-                let told = applied.iter().filter(|(t, _)| t == *table).count();
-                told < own.replaced.len() + own.inserted.len()
-            })
-            .map(|(table, _)| *table)
-            .collect();
-        fewer.into_iter().for_each(|table| self.store.forget(table));
+        if kept.is_empty() {
+            kept.extend(refuted.into_iter().map(|(w, ..)| w).take(1));
+        }
+        self.worlds = kept;
+        fate
     }
 
     /// Whether some order explains `txn` at another level than its own; nothing is applied.
@@ -482,257 +611,46 @@ impl Explainer {
         rules: &LevelRules,
         session: SessionState,
         commit: Option<CommitId>,
-    ) -> Option<Suspect> {
-        match self.search(txn, rules, &session, commit) {
-            Search::None(difference, step) => Some(Suspect {
+    ) -> Option<Box<Accusation>> {
+        let [world] = self.worlds.as_slice() else {
+            return None;
+        };
+        let task = Task {
+            txn: txn.clone(),
+            rules: *rules,
+            session,
+        };
+        let ways = self.explanations(world, &task, commit);
+        let (difference, step) = ways.difference.filter(|_| ways.found.is_empty())?;
+        let attempt = world.run_anyway(txn, rules, &task.session, &self.planner);
+        Some(Box::new(Accusation {
+            suspect: Suspect {
                 txn: txn.clone(),
                 level,
                 rules: *rules,
                 step,
                 difference,
-                commit,
-                session,
-            }),
-            Search::Found(..) | Search::GivenUp => None,
-        }
-    }
-
-    /// Whether a step read where something of somebody else had to be guessed.
-    pub fn is_guessed(&self, txn: &Transaction, attempt: &Attempt, step: usize) -> bool {
-        let touches = attempt
-            .reads
-            .iter()
-            .filter(|r| r.step <= step)
-            .flat_map(|r| &r.touches);
-        let read = touches.map(|t| match t {
-            Touch::Key { table, .. } | Touch::Scan { table, .. } => *table,
-        });
-        let written = attempt.may_have_written.iter().copied();
-        read.chain(written).any(|t| {
-            self.store
-                .tables
-                .get(&t)
-                .is_some_and(|t| t.is_guessed_but_for(txn.id))
-        })
-    }
-
-    /// Whether the transaction waits for others to be judged.
-    pub fn is_waiting(&self, txn: &Transaction) -> bool {
-        self.deferred.iter().any(|d| d.has_rivals && d.txn.id == txn.id)
+                session: task.session,
+            },
+            worlds: vec![(world.clone(), commit)],
+            attempt,
+        }))
     }
 
     /// When the oldest transaction that still waits took its first snapshot.
-    pub fn oldest_deferred(&self) -> Option<Nanos> {
-        self.deferred.iter().map(|d| d.txn.sent()).min()
+    pub fn oldest_waiting(&self) -> Option<Nanos> {
+        let waiting = self.waiting.iter().map(|w| w.task.txn.sent());
+        let uncertified = self.worlds.iter().flat_map(|w| &w.uncertified).map(|e| e.txn.sent());
+        waiting.chain(uncertified).min()
     }
 
     /// Forgets what no snapshot from `horizon` on can ask for.
     pub fn collect(&mut self, horizon: Nanos) {
-        let mut settled = Vec::new();
-        self.order.settle(horizon, |_, commit| settled.push(commit.rows));
-        let below = self.order.settled();
-        for (table, id) in settled.into_iter().flatten() {
-            self.store.prune(table, id, below);
+        for world in &mut self.worlds {
+            world.collect(horizon);
+        }
+        if self.worlds.len() > 1 {
+            self.reduce();
         }
     }
-
-    /// Whether every other sequence of choices that explains the transaction has it write the same.
-    fn is_settled(
-        &self,
-        txn: &Transaction,
-        rules: &LevelRules,
-        session: &SessionState,
-        attempt: &Attempt,
-        chooser: &Chooser,
-    ) -> bool {
-        if !chooser.has_chosen() || attempt.overlay.is_empty() {
-            return true;
-        }
-        let world = World {
-            store: &self.store,
-            order: &self.order,
-            planner: &self.planner,
-            hidden: None,
-        };
-        let chooser = RefCell::new(chooser.clone());
-        for _ in 0..ALTERNATIVES_MAX {
-            if !chooser.borrow_mut().next() {
-                return true;
-            }
-            let other = run(txn, rules, &world, session, &chooser, false);
-            let explains = other.wrong.is_none() && !chooser.borrow().is_contradiction();
-            if explains && !other.overlay.writes_same(&attempt.overlay) {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Tries one sequence of choices after the other.
-    fn search(
-        &self,
-        txn: &Transaction,
-        rules: &LevelRules,
-        session: &SessionState,
-        hidden: Option<CommitId>,
-    ) -> Search {
-        let world = World {
-            store: &self.store,
-            order: &self.order,
-            planner: &self.planner,
-            hidden,
-        };
-        let chooser = RefCell::new(Chooser::default());
-        let mut first: Option<(Difference, usize)> = None;
-        for _ in 0..ATTEMPTS_MAX {
-            let attempt = run(txn, rules, &world, session, &chooser, false);
-            match attempt.wrong {
-                None if !chooser.borrow().is_contradiction() => {
-                    return Search::Found(Box::new(attempt), chooser.into_inner());
-                }
-                None => {}
-                Some((step, difference)) => {
-                    first.get_or_insert((difference, step));
-                }
-            }
-            if !chooser.borrow_mut().next() {
-                return match first {
-                    Some((difference, step)) => Search::None(difference, step),
-                    None => Search::GivenUp,
-                };
-            }
-        }
-        Search::GivenUp
-    }
-
-    /// Runs a transaction that could not be explained, for what it wrote.
-    fn run_anyway(&self, txn: &Transaction, rules: &LevelRules, session: &SessionState) -> Box<Attempt> {
-        let world = World {
-            store: &self.store,
-            order: &self.order,
-            planner: &self.planner,
-            hidden: None,
-        };
-        let chooser = RefCell::new(Chooser::default());
-        Box::new(run(txn, rules, &world, session, &chooser, true))
-    }
-
-    /// Adopts what an attempt wrote and taught.
-    fn accept(
-        &mut self,
-        txn: &Arc<Transaction>,
-        rules: &LevelRules,
-        session: &SessionState,
-        attempt: &Attempt,
-        chooser: Option<&Chooser>,
-    ) -> Option<CommitId> {
-        let committed = matches!(txn.end, End::Committed(_));
-        let certain = chooser.is_some_and(|chooser| !chooser.has_chosen());
-        let (running, lasting) = (&attempt.session, &attempt.lasting);
-        let ended = session.ended(txn.id.number, committed, running, lasting, certain);
-        self.sessions.insert(txn.id.session, ended);
-        let changed = self.store.catalog.version();
-        let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order);
-        if self.store.catalog.version() != changed {
-            let catalog = self.store.catalog.clone();
-            self.sessions
-                .values_mut()
-                .for_each(|s| s.change().refresh(&catalog));
-        }
-        if let Some(chooser) = chooser {
-            self.record(attempt, chooser, witness(txn, rules, session, commit));
-        }
-        if let Some(commit) = commit {
-            self.leave_open(txn, rules, session, commit);
-        }
-        commit
-    }
-
-    /// What the order of two overlapping writers of one row decides is unknown, where nothing else decides it.
-    fn leave_open(
-        &mut self,
-        txn: &Arc<Transaction>,
-        rules: &LevelRules,
-        session: &SessionState,
-        commit: CommitId,
-    ) {
-        for before in rival::rivals(txn, commit, &self.store, &self.order) {
-            let Some(other) = self.order.get(before).map(|c| c.txn.clone()) else {
-                continue;
-            };
-            let first = witness(&other, rules, &self.session_of(&other), Some(before))();
-            let second = witness(txn, rules, session, Some(commit))();
-            match rival::compare(
-                first.clone(),
-                second.clone(),
-                &self.store,
-                &self.order,
-                &self.planner,
-            ) {
-                Rivalry::Settled => {}
-                Rivalry::Open(open) => {
-                    rival::soften(&mut self.store, commit, &open.last);
-                    rival::soften(&mut self.store, before, &open.between);
-                }
-                Rivalry::Upset => self.soften_shared(&[first, second]),
-            }
-        }
-    }
-
-    /// Keeps what an explanation says about the order of commits, and what its answers taught.
-    fn record(&mut self, attempt: &Attempt, chooser: &Chooser, witness: impl FnOnce() -> Member) {
-        let decisions = chooser.decisions();
-        if decisions.is_empty() {
-            for lesson in &attempt.lessons {
-                apply::learn(&mut self.store, lesson);
-            }
-            return;
-        }
-        // Where it was a matter of choice which version was seen, nothing is learned about it.
-        let witness = Arc::new(witness());
-        for d in decisions {
-            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {
-                continue;
-            };
-            if d.visible {
-                self.order.seen_by(d.commit, window.done, &witness);
-            } else {
-                self.order.unseen_by(d.commit, window.sent, &witness);
-            }
-        }
-        for seen in decisions.iter().filter(|d| d.visible) {
-            for unseen in decisions.iter().filter(|d| !d.visible && d.point >= seen.point) {
-                self.order.precede(seen.commit, unseen.commit);
-            }
-        }
-    }
-}
-
-/// The transaction as one who can be asked again what it saw.
-fn witness<'a>(
-    txn: &'a Arc<Transaction>,
-    rules: &'a LevelRules,
-    session: &'a SessionState,
-    commit: Option<CommitId>,
-) -> impl FnOnce() -> Member + 'a {
-    move || Member {
-        txn: txn.clone(),
-        level: txn.level,
-        rules: *rules,
-        session: session.clone(),
-        commit,
-    }
-}
-
-impl Default for Explainer {
-    fn default() -> Explainer {
-        Explainer::new()
-    }
-}
-
-enum Search {
-    Found(Box<Attempt>, Chooser),
-    /// Every choice was tried; the first difference found is as good as any.
-    None(Difference, usize),
-    GivenUp,
 }

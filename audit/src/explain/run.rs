@@ -26,7 +26,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 /// What a run reads besides the transaction itself.
-pub struct World<'a> {
+pub struct Scene<'a> {
     pub store: &'a Store,
     pub order: &'a Order,
     pub planner: &'a Planner,
@@ -100,6 +100,8 @@ pub struct Attempt {
     /// The session's settings while it runs, and those that stay when it commits.
     pub session: SessionState,
     pub lasting: SessionState,
+    /// Its settings are not those that the session had before.
+    pub changes_session: bool,
 }
 
 /// The one snapshot of REPEATABLE READ and SERIALIZABLE.
@@ -122,7 +124,7 @@ pub fn snapshot_window(rules: &LevelRules, statement: Window) -> Window {
 pub fn run(
     txn: &Transaction,
     rules: &LevelRules,
-    world: &World<'_>,
+    scene: &Scene<'_>,
     session: &SessionState,
     chooser: &RefCell<Chooser>,
     tolerant: bool,
@@ -140,6 +142,7 @@ pub fn run(
         windows: Vec::new(),
         session: session.at(txn.id.number),
         lasting: session.clone(),
+        changes_session: false,
     };
     let mut savepoints: Vec<(String, Overlay)> = Vec::new();
     let mut snapshot: Option<Window> = None;
@@ -159,7 +162,7 @@ pub fn run(
                 continue;
             }
         }
-        run_step(at, step, rules, world, chooser, &mut attempt, &mut snapshot);
+        run_step(at, step, rules, scene, chooser, &mut attempt, &mut snapshot);
         if attempt.wrong.is_some() && !tolerant {
             break;
         }
@@ -168,8 +171,9 @@ pub fn run(
         }
     }
     if matches!(txn.end, End::Committed(_)) && attempt.wrong.is_none() {
-        hold(txn, rules, world, chooser, &mut attempt);
+        hold(txn, rules, scene, chooser, &mut attempt);
     }
+    attempt.changes_session = !attempt.session.is(session) || !attempt.lasting.is(session);
     attempt
 }
 
@@ -196,7 +200,7 @@ fn run_step(
     at: usize,
     step: &Step,
     rules: &LevelRules,
-    world: &World<'_>,
+    scene: &Scene<'_>,
     chooser: &RefCell<Chooser>,
     attempt: &mut Attempt,
     snapshot: &mut Option<Window>,
@@ -221,8 +225,8 @@ fn run_step(
         .overlay
         .catalog
         .clone()
-        .unwrap_or_else(|| world.store.catalog.clone());
-    let asked_for = Asked::of(world.planner, &catalog, seen, &attempt.session);
+        .unwrap_or_else(|| scene.store.catalog.clone());
+    let asked_for = Asked::of(scene.planner, &catalog, seen, &attempt.session);
     let planned = &asked_for.prepared.planned;
     let shape = planned.shape.clone();
     let succeeded = matches!(seen.outcome, Outcome::Answer(_));
@@ -246,13 +250,13 @@ fn run_step(
 
     let (execution, change, providers) = {
         let reader = |point, window, eager| Reader {
-            store: world.store,
-            order: world.order,
+            store: scene.store,
+            order: scene.order,
             window,
             point,
             statement: seen.window,
             own: &attempt.overlay,
-            hidden: world.hidden,
+            hidden: scene.hidden,
             chooser,
             providers: RefCell::default(),
             unsure: Cell::default(),
@@ -291,7 +295,7 @@ fn run_step(
             teach(
                 learned,
                 &mut effects,
-                world,
+                scene,
                 attempt,
                 read_point,
                 window,
@@ -302,7 +306,7 @@ fn run_step(
                 // Rows that nobody has seen may be part of the answer: what is known was compared, no more.
                 None if expect.is_open() => Coverage::Partial("unseen_rows".to_owned()),
                 // Had it not agreed, nobody would have been accused.
-                None if is_guessed(&footprint, world.store) => {
+                None if is_guessed(&footprint, scene.store, window.sent) => {
                     Coverage::Partial("state_was_guessed".to_owned())
                 }
                 None => Coverage::Checked,
@@ -345,7 +349,7 @@ fn run_step(
 fn hold(
     txn: &Transaction,
     rules: &LevelRules,
-    world: &World<'_>,
+    scene: &Scene<'_>,
     chooser: &RefCell<Chooser>,
     attempt: &mut Attempt,
 ) {
@@ -363,7 +367,7 @@ fn hold(
                 step,
                 txn.steps[step].seen.window,
                 rules,
-                world,
+                scene,
                 chooser,
                 attempt,
             );
@@ -377,21 +381,21 @@ fn lock(
     at: usize,
     statement: Window,
     rules: &LevelRules,
-    world: &World<'_>,
+    scene: &Scene<'_>,
     chooser: &RefCell<Chooser>,
     attempt: &mut Attempt,
 ) {
-    let Some(chain) = world.store.tables.get(&table).and_then(|t| t.chain(id)) else {
+    let Some(chain) = scene.store.tables.get(&table).and_then(|t| t.chain(id)) else {
         return;
     };
-    let below = world
+    let below = scene
         .hidden
         .and_then(|own| chain.versions.iter().position(|v| v.commit == own));
     let newest = chain.versions[..below.unwrap_or(chain.versions.len())].last();
-    let Some(newest) = newest.filter(|v| v.commit >= world.order.settled()) else {
+    let Some(newest) = newest.filter(|v| v.commit >= scene.order.settled()) else {
         return;
     };
-    let Some(commit) = world.order.get(newest.commit).filter(|c| !c.maybe) else {
+    let Some(commit) = scene.order.get(newest.commit).filter(|c| !c.maybe) else {
         return;
     };
     let lock_point = PointId(2 * at as u32 + 2);
@@ -430,7 +434,7 @@ fn lock(
     } else {
         chooser
             .borrow_mut()
-            .require(world.order, newest.commit, point, window, true)
+            .require(scene.order, newest.commit, point, window, true)
     };
     if !seen {
         attempt.wrong = Some((at, difference));
@@ -441,7 +445,7 @@ fn lock(
 fn teach(
     learned: Vec<Learned>,
     effects: &mut [Effect],
-    world: &World<'_>,
+    scene: &Scene<'_>,
     attempt: &mut Attempt,
     point: PointId,
     window: Window,
@@ -477,13 +481,13 @@ fn teach(
                     continue;
                 }
                 let row = Reader {
-                    store: world.store,
-                    order: world.order,
+                    store: scene.store,
+                    order: scene.order,
                     window,
                     point,
                     statement: seen.window,
                     own: &attempt.overlay,
-                    hidden: world.hidden,
+                    hidden: scene.hidden,
                     chooser,
                     providers: RefCell::default(),
                     unsure: Cell::default(),
@@ -528,10 +532,10 @@ fn teach(
 }
 
 /// Whether one of the tables that were read holds what had to be guessed.
-fn is_guessed(footprint: &[Touch], store: &Store) -> bool {
+fn is_guessed(footprint: &[Touch], store: &Store, sent: Nanos) -> bool {
     footprint.iter().any(|touch| {
         let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
-        store.tables.get(table).is_some_and(|t| t.is_guessed())
+        store.tables.get(table).is_some_and(|t| t.is_guessed(sent))
     })
 }
 

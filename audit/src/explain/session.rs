@@ -64,6 +64,11 @@ impl SessionState {
         SessionState(Arc::new(state))
     }
 
+    /// Whether both are the very same, so that nothing was changed in between.
+    pub fn is(&self, other: &SessionState) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The session, to be changed; a copy if others know it, too.
     pub fn change(&mut self) -> &mut Facts {
         Arc::make_mut(&mut self.0)

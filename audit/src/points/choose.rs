@@ -17,7 +17,7 @@ use crate::trace::{Nanos, Window};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PointId(pub u32);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub commit: CommitId,
     pub point: PointId,

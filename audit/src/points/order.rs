@@ -28,7 +28,7 @@ impl CommitId {
     pub const INITIAL: CommitId = CommitId(0);
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Commit {
     pub lo: Nanos,
     pub hi: Nanos,
@@ -54,11 +54,11 @@ impl Commit {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Order {
     /// The commit that `open[0]` is.
     first: u64,
-    open: VecDeque<Commit>,
+    open: VecDeque<Arc<Commit>>,
 }
 
 impl Default for Order {
@@ -80,7 +80,7 @@ impl Order {
         rows: Vec<(TableId, RowId)>,
     ) -> CommitId {
         let id = CommitId(self.first + self.open.len() as u64);
-        self.open.push_back(Commit {
+        self.open.push_back(Arc::new(Commit {
             lo,
             hi,
             maybe,
@@ -88,7 +88,7 @@ impl Order {
             rows,
             witnesses: Vec::new(),
             after: SmallVec::new(),
-        });
+        }));
         id
     }
 
@@ -96,7 +96,7 @@ impl Order {
     pub fn without_facts(&self) -> Order {
         let open = self.open.iter().map(|c| {
             let window = c.txn.end.window();
-            Commit {
+            Arc::new(Commit {
                 lo: window.sent,
                 hi: window.done,
                 maybe: c.maybe,
@@ -104,11 +104,41 @@ impl Order {
                 rows: Vec::new(),
                 witnesses: Vec::new(),
                 after: SmallVec::new(),
-            }
+            })
         });
         Order {
             first: self.first,
             open: open.collect(),
+        }
+    }
+
+    /// Whether both know the same of the same commits, whatever their ids.
+    pub fn same_facts(&self, other: &Order) -> bool {
+        let name = |order: &Order, id: CommitId| order.get(id).map(|c| c.txn.id);
+        let facts = |order: &Order| {
+            let mut all: Vec<_> = order
+                .open
+                .iter()
+                .map(|c| {
+                    let mut after: Vec<_> = c.after.iter().filter_map(|id| name(order, *id)).collect();
+                    after.sort();
+                    (c.txn.id, c.lo, c.hi, after)
+                })
+                .collect();
+            all.sort();
+            all
+        };
+        facts(self) == facts(other)
+    }
+
+    /// Forgets what answers said about the order; that of writers of the same row is in their chain.
+    pub fn forget_facts(&mut self) {
+        for commit in &mut self.open {
+            let commit = Arc::make_mut(commit);
+            let window = commit.txn.end.window();
+            (commit.lo, commit.hi) = (window.sent, window.done);
+            commit.after.clear();
+            commit.witnesses.clear();
         }
     }
 
@@ -135,11 +165,13 @@ impl Order {
     pub fn get(&self, id: CommitId) -> Option<&Commit> {
         id.0.checked_sub(self.first)
             .and_then(|at| self.open.get(at as usize))
+            .map(|c| &**c)
     }
 
     fn get_mut(&mut self, id: CommitId) -> Option<&mut Commit> {
         id.0.checked_sub(self.first)
             .and_then(|at| self.open.get_mut(at as usize))
+            .map(Arc::make_mut)
     }
 
     pub fn open_len(&self) -> usize {
@@ -150,7 +182,7 @@ impl Order {
         self.open
             .iter()
             .enumerate()
-            .map(|(at, c)| (CommitId(self.first + at as u64), c))
+            .map(|(at, c)| (CommitId(self.first + at as u64), &**c))
     }
 
     /// Whether `a` became visible before `b` in every order that is still possible.
@@ -222,12 +254,12 @@ impl Order {
     }
 
     /// Drops the leading commits that every snapshot from `horizon` on must see.
-    pub fn settle(&mut self, horizon: Nanos, mut each: impl FnMut(CommitId, Commit)) {
+    pub fn settle(&mut self, horizon: Nanos, mut each: impl FnMut(CommitId, &Commit)) {
         while self.open.front().is_some_and(|c| c.hi < horizon) {
             let commit = self.open.pop_front().expect("looked at above");
             let id = CommitId(self.first);
             self.first += 1;
-            each(id, commit);
+            each(id, &commit);
         }
     }
 }

@@ -182,7 +182,7 @@ impl View for CaseView<'_> {
             .store
             .tables
             .get(&table)
-            .map_or(Knowledge::Partial, crate::state::store::Table::scanned)
+            .map_or(Knowledge::Partial, |t| t.scanned_at(self.base.start))
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
@@ -208,8 +208,15 @@ impl View for CaseView<'_> {
             each(id, &row);
         }
         let kept = self.base.store.tables.get(&table);
+        // A row that was learned later may have been anything when the case began.
+        let is_late = |id: &RowId| {
+            let chain = kept.and_then(|t| t.chain(*id));
+            chain.is_some_and(|c| c.versions.iter().any(|v| v.since > 0 && v.since >= self.base.start))
+        };
         self.knowledge(table) == Knowledge::Complete
-            || kept.is_some_and(|t| t.knows(columns, key, self.base.start))
+            || kept.is_some_and(|t| {
+                t.knows(columns, key, self.base.start) && !t.candidates(columns, key).iter().any(is_late)
+            })
     }
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {

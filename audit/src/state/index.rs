@@ -5,35 +5,112 @@
 //!   - what is found may hold a row with another key, seldom (keys are kept as hashes): whoever asks compares;
 //!   - rows of one key come in an order that is the same on every run.
 
+use super::forest::Forest;
 use super::{Row, RowId};
 use crate::value::compare::{hash_value, total_order};
 use crate::value::{Key, Value};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Beyond this many rows of one key a list is no longer looked through.
 const FEW: usize = 32;
 
-#[derive(Debug)]
+/// Cheap to copy where it is hashed, as nearly all are.
+#[derive(Clone, Debug)]
 pub struct Index {
     columns: Box<[usize]>,
     /// The column whose order the rows of one key are kept in.
     sorted: Option<usize>,
     rows: Rows,
-    unknown: BTreeSet<RowId>,
+    unknown: Arc<BTreeSet<RowId>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Rows {
-    Hashed(FxHashMap<u64, Ids>),
-    Sorted(BTreeMap<(u64, Key), Ids>),
+    Hashed(Buckets),
+    Sorted(Arc<BTreeMap<(u64, Key), Ids>>),
+}
+
+/// A hash table that is cheap to copy.
+#[derive(Clone, Debug)]
+struct Buckets {
+    places: Forest<SmallVec<[(u64, Ids); 1]>>,
+    places_len: usize,
+    keys_len: usize,
+}
+
+const PLACES_MIN: usize = 64;
+
+impl Default for Buckets {
+    fn default() -> Buckets {
+        Buckets {
+            places: Forest::default(),
+            places_len: PLACES_MIN,
+            keys_len: 0,
+        }
+    }
+}
+
+impl Buckets {
+    /// The upper half of the hash is mixed best.
+    fn place(&self, hash: u64) -> usize {
+        (hash >> 32 ^ hash) as usize & (self.places_len - 1)
+    }
+
+    fn get(&self, hash: u64) -> Option<&Ids> {
+        let bucket = self.places.get(self.place(hash))?;
+        bucket.iter().find(|(h, _)| *h == hash).map(|(_, ids)| ids)
+    }
+
+    fn insert(&mut self, hash: u64, id: RowId) {
+        if self.get(hash).is_some_and(|ids| ids.contains(id)) {
+            return;
+        }
+        let place = self.place(hash);
+        let bucket = self.places.get_mut(place);
+        if let Some((_, ids)) = bucket.iter_mut().find(|(h, _)| *h == hash) {
+            ids.insert(id);
+            return;
+        }
+        let mut ids = Ids::default();
+        ids.insert(id);
+        bucket.push((hash, ids));
+        self.keys_len += 1;
+        if self.keys_len > self.places_len {
+            self.grow();
+        }
+    }
+
+    fn grow(&mut self) {
+        let old = std::mem::take(&mut self.places);
+        self.places_len *= 4;
+        for (hash, ids) in old.iter().flat_map(|(_, bucket)| bucket) {
+            let place = self.place(*hash);
+            self.places.get_mut(place).push((*hash, ids.clone()));
+        }
+    }
+
+    fn remove(&mut self, hash: u64, id: RowId) {
+        if !self.get(hash).is_some_and(|ids| ids.contains(id)) {
+            return;
+        }
+        let place = self.place(hash);
+        let bucket = self.places.get_mut(place);
+        if let Some(at) = bucket.iter().position(|(h, _)| *h == hash)
+            && bucket[at].1.remove(id)
+        {
+            bucket.swap_remove(at);
+            self.keys_len -= 1;
+        }
+    }
 }
 
 /// The rows of one key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Ids {
     Few(SmallVec<[RowId; 2]>),
     Many(BTreeSet<RowId>),
@@ -64,10 +141,10 @@ impl Index {
             columns: columns.into(),
             sorted,
             rows: match sorted {
-                None => Rows::Hashed(FxHashMap::default()),
-                Some(_) => Rows::Sorted(BTreeMap::new()),
+                None => Rows::Hashed(Buckets::default()),
+                Some(_) => Rows::Sorted(Arc::default()),
             },
-            unknown: BTreeSet::new(),
+            unknown: Arc::default(),
         }
     }
 
@@ -108,32 +185,36 @@ impl Index {
     }
 
     pub fn add(&mut self, row: &Row, id: RowId) {
-        let ids = match (self.place_of(row), &mut self.rows) {
-            (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => rows.entry(hash).or_default(),
-            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => rows.entry((hash, key)).or_default(),
-            _ => {
-                self.unknown.insert(id);
-                return;
+        match (self.place_of(row), &mut self.rows) {
+            (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => rows.insert(hash, id),
+            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => {
+                Arc::make_mut(rows).entry((hash, key)).or_default().insert(id)
             }
-        };
-        ids.insert(id);
+            _ => {
+                if !self.unknown.contains(&id) {
+                    Arc::make_mut(&mut self.unknown).insert(id);
+                }
+            }
+        }
     }
 
     pub fn remove(&mut self, row: &Row, id: RowId) {
         match (self.place_of(row), &mut self.rows) {
-            (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => {
-                if rows.get_mut(&hash).is_some_and(|ids| ids.remove(id)) {
-                    rows.remove(&hash);
-                }
-            }
+            (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => rows.remove(hash, id),
             (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => {
                 let place = (hash, key);
+                if !rows.contains_key(&place) {
+                    return;
+                }
+                let rows = Arc::make_mut(rows);
                 if rows.get_mut(&place).is_some_and(|ids| ids.remove(id)) {
                     rows.remove(&place);
                 }
             }
             _ => {
-                self.unknown.remove(&id);
+                if self.unknown.contains(&id) {
+                    Arc::make_mut(&mut self.unknown).remove(&id);
+                }
             }
         }
     }
@@ -142,7 +223,7 @@ impl Index {
         let Rows::Hashed(rows) = &self.rows else {
             return SmallVec::new();
         };
-        let known = rows.get(&hash_of(key));
+        let known = rows.get(hash_of(key));
         let mut found: SmallVec<[RowId; 4]> = SmallVec::new();
         if let Some(ids) = known {
             ids.each(|id| found.push(id));

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod view;
+pub mod forest;
 pub mod index;
 pub mod store;
 pub mod overlay;

@@ -177,7 +177,8 @@ impl View for Reader<'_> {
         if self.is_created(table) {
             return Knowledge::Complete;
         }
-        self.table(table).map_or(Knowledge::Partial, Table::scanned)
+        self.table(table)
+            .map_or(Knowledge::Partial, |t| t.scanned_at(self.window.sent))
     }
 
     fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
@@ -279,7 +280,7 @@ impl View for Reader<'_> {
         };
         let mut certain = self.is_created(table)
             || match columns.is_empty() {
-                true => kept.scanned() == Knowledge::Complete,
+                true => kept.scanned_at(self.window.sent) == Knowledge::Complete,
                 false => kept.knows(columns, key, self.window.sent),
             } && !own.is_some_and(|o| o.unseen);
         self.unsure.set(false);

@@ -5,20 +5,22 @@
 //!
 //! Always true:
 //!   - the versions of a chain are in the order in which their writers held the row;
+//!   - a row has the same id in every copy of the store, and no other row ever gets it;
 //!   - a version whose successor every future snapshot must see is gone;
 //!   - an index names every row of which any kept version has the key.
 
+use super::forest::Forest;
 use super::index::{Index, Range};
 use super::view::Knowledge;
 use super::{Catalog, Row, RowId, TableId};
 use crate::points::CommitId;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
-use crate::verdict::TxnId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Debug)]
 pub struct Version {
@@ -47,47 +49,43 @@ pub struct Chain {
     pub versions: SmallVec<[Version; 1]>,
 }
 
-/// Whose writes to a table had to be guessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guessed {
-    Nothing,
-    By(TxnId),
-    Several,
-}
-
 /// Keys of a partial table that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Table {
     pub knowledge: Knowledge,
-    /// By row id; an empty chain is a free slot.
-    chains: Vec<Chain>,
-    free: Vec<u32>,
+    /// By row id; an empty chain is no row.
+    chains: Forest<Chain>,
+    /// The next row's id, of all copies of the table together.
+    next: Arc<AtomicU64>,
     indexes: RefCell<Vec<Index>>,
     rows_len: usize,
-    /// What some transaction wrote here had to be guessed once: an answer that does not fit accuses nobody.
-    guessed: Guessed,
+    /// What somebody wrote until then had to be guessed: an answer from before that accuses nobody.
+    guessed_until: Nanos,
+    /// Snapshots from before this may have seen other versions of some rows than the one that is kept.
+    blurred_until: Nanos,
     /// Until this instant a commit whose fate is unknown may still take effect: nothing is learned.
     pub unstable_until: Nanos,
     /// Keys about which an answer was wrong, so that nothing is known of them.
-    doubtful: FxHashSet<(Box<[usize]>, Vec<Key>)>,
+    doubtful: Arc<FxHashSet<(Box<[usize]>, Vec<Key>)>>,
     /// Partial tables: keys of which every row is known, and since when.
-    known: FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>,
+    known: Arc<FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>>,
 }
 
 impl Table {
     pub fn new(knowledge: Knowledge) -> Table {
         Table {
             knowledge,
-            chains: Vec::new(),
-            free: Vec::new(),
+            chains: Forest::default(),
+            next: Arc::default(),
             indexes: RefCell::new(Vec::new()),
             rows_len: 0,
-            guessed: Guessed::Nothing,
+            guessed_until: 0,
+            blurred_until: 0,
             unstable_until: 0,
-            doubtful: FxHashSet::default(),
-            known: FxHashMap::default(),
+            doubtful: Arc::default(),
+            known: Arc::default(),
         }
     }
 
@@ -96,9 +94,8 @@ impl Table {
     }
 
     pub fn chains(&self) -> impl Iterator<Item = (RowId, &Chain)> {
-        let all = self.chains.iter().enumerate();
-        all.filter(|(_, c)| !c.versions.is_empty())
-            .map(|(at, c)| (RowId(at as u64), c))
+        let all = self.chains.iter().filter(|(_, c)| !c.versions.is_empty());
+        all.map(|(at, c)| (RowId(at as u64), c))
     }
 
     /// Rows of which some kept version has `key` in `columns`, or an unknown there.
@@ -147,13 +144,15 @@ impl Table {
     /// Every row with this key is known, from `since` on.
     pub fn know(&mut self, columns: &[usize], key: &[Value], since: Nanos) {
         if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+            self.known = Arc::default();
         }
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
         let place = (columns.into(), key);
-        self.doubtful.remove(&place);
-        if self.knowledge == Knowledge::Partial {
-            self.known.entry(place).or_insert(since);
+        if self.doubtful.contains(&place) {
+            Arc::make_mut(&mut self.doubtful).remove(&place);
+        }
+        if self.knowledge == Knowledge::Partial && !self.known.contains_key(&place) {
+            Arc::make_mut(&mut self.known).insert(place, since);
         }
     }
 
@@ -161,8 +160,19 @@ impl Table {
     pub fn distrust(&mut self, columns: &[usize], key: &[Value]) {
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
         let place = (columns.into(), key);
-        self.known.remove(&place);
-        self.doubtful.insert(place);
+        if self.known.contains_key(&place) {
+            Arc::make_mut(&mut self.known).remove(&place);
+        }
+        Arc::make_mut(&mut self.doubtful).insert(place);
+    }
+
+    /// What a scan by a snapshot taken at `sent` or later can rely on.
+    pub fn scanned_at(&self, sent: Nanos) -> Knowledge {
+        if sent <= self.blurred_until {
+            Knowledge::Partial
+        } else {
+            self.scanned()
+        }
     }
 
     /// What a scan can rely on.
@@ -174,22 +184,14 @@ impl Table {
         }
     }
 
-    /// What this transaction wrote had to be guessed.
-    pub fn guess(&mut self, txn: TxnId) {
-        self.guessed = match self.guessed {
-            Guessed::Nothing => Guessed::By(txn),
-            Guessed::By(other) if other == txn => Guessed::By(txn),
-            _ => Guessed::Several,
-        };
+    /// What was written until then had to be guessed.
+    pub fn guess(&mut self, until: Nanos) {
+        self.guessed_until = self.guessed_until.max(until);
     }
 
-    /// Whether somebody else's writes had to be guessed.
-    pub fn is_guessed_but_for(&self, txn: TxnId) -> bool {
-        !matches!(self.guessed, Guessed::Nothing) && self.guessed != Guessed::By(txn)
-    }
-
-    pub fn is_guessed(&self) -> bool {
-        self.guessed != Guessed::Nothing
+    /// Whether what a snapshot taken at `sent` or later finds may have been guessed.
+    pub fn is_guessed(&self, sent: Nanos) -> bool {
+        sent <= self.guessed_until && self.guessed_until > 0
     }
 
     /// Something unknown happened to it before `until`: what snapshots from before that show is not learned.
@@ -197,9 +199,15 @@ impl Table {
         self.unstable_until = self.unstable_until.max(until);
     }
 
+    /// Rows that a snapshot taken at `sent` could not find here, although they may have been there.
+    pub fn learned_since(&self, sent: Nanos) -> Vec<RowId> {
+        let late = |c: &Chain| c.versions.iter().any(|v| v.since > 0 && v.since >= sent);
+        self.chains().filter(|(_, c)| late(c)).map(|(id, _)| id).collect()
+    }
+
     /// Rows that nobody has seen were written: no key is known any more.
     pub fn doubt(&mut self) {
-        self.known.clear();
+        self.known = Arc::default();
     }
 
     /// Whether a snapshot taken after `at` finds every row with this key.
@@ -225,21 +233,20 @@ impl Table {
         self.rows_len
     }
 
+    /// An id that no row has had.
+    pub fn fresh_id(&self) -> RowId {
+        RowId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// A new row; its first version comes with it.
-    pub fn insert(&mut self, version: Version) -> RowId {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.chains.push(Chain::default());
-            (self.chains.len() - 1) as u32
-        });
-        let id = RowId(u64::from(slot));
+    pub fn insert(&mut self, id: RowId, version: Version) {
         self.rows_len += 1;
         self.push(id, version);
-        id
     }
 
     /// The next version of a row.
     pub fn push(&mut self, id: RowId, version: Version) {
-        let chain = &mut self.chains[id.0 as usize];
+        let chain = self.chains.get_mut(id.0 as usize);
         if let Some(row) = &version.row {
             let last = chain.versions.last().and_then(|v| v.row.as_ref());
             for index in self.indexes.get_mut() {
@@ -254,10 +261,10 @@ impl Table {
 
     /// Gives a known value to an unknown cell, wherever in the chain that version is.
     pub fn learn(&mut self, id: RowId, row: &Row, column: usize, value: &Value) {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+        if self.chain(id).is_none() {
             return;
-        };
-        for version in &mut chain.versions {
+        }
+        for version in &mut self.chains.get_mut(id.0 as usize).versions {
             let Some(kept) = &version.row else { continue };
             if Arc::ptr_eq(kept, row) {
                 let mut cells: Vec<Value> = kept.to_vec();
@@ -276,7 +283,8 @@ impl Table {
     /// later ones, which may be computed from it. Where it inserted or deleted the row, the row is taken out and
     /// returned: nobody knows whether it is there.
     pub fn soften(&mut self, id: RowId, commit: CommitId) -> Option<Row> {
-        let chain = self.chains.get_mut(id.0 as usize)?;
+        self.chain(id)?;
+        let chain = self.chains.get_mut(id.0 as usize);
         let at = chain.versions.iter().position(|v| v.commit == commit)?;
         let below: Option<Row> = at.checked_sub(1).and_then(|b| chain.versions[b].row.clone());
         let made = chain.versions[at].row.clone();
@@ -321,12 +329,72 @@ impl Table {
         None
     }
 
-    /// Makes every cell outside `columns` unknown, in every version.
-    pub fn unlearn(&mut self, id: RowId, columns: &[usize]) {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+    /// How the row came to be what it is does not matter any more, or is not known: only its newest version stays,
+    /// and snapshots from before `until` may have seen anything.
+    pub fn blur(&mut self, id: RowId, until: Nanos) {
+        if self.chain(id).is_none() {
+            return;
+        }
+        let chain = self.chains.get_mut(id.0 as usize);
+        let newest = chain.versions.last().and_then(|v| v.row.clone());
+        let gone: Vec<Row> = chain.versions.drain(..).filter_map(|v| v.row).collect();
+        for row in &gone {
+            for index in self.indexes.get_mut() {
+                index.remove(row, id);
+            }
+        }
+        if let Some(row) = &newest {
+            for index in self.indexes.get_mut() {
+                index.add(row, id);
+            }
+        }
+        self.blurred_until = self.blurred_until.max(until);
+        let version = Version {
+            since: until,
+            ..Version::new(CommitId::INITIAL, newest)
+        };
+        self.chains.get_mut(id.0 as usize).versions.push(version);
+    }
+
+    /// Nobody knows whether the row is there: it is taken out. Returns its newest version.
+    pub fn remove(&mut self, id: RowId) -> Option<Row> {
+        self.chain(id)?;
+        let gone = std::mem::take(&mut self.chains.get_mut(id.0 as usize).versions);
+        let rows: Vec<Row> = gone.into_iter().filter_map(|v| v.row).collect();
+        for row in &rows {
+            for index in self.indexes.get_mut() {
+                index.remove(row, id);
+            }
+        }
+        self.rows_len -= 1;
+        rows.last().cloned()
+    }
+
+    /// Makes single cells of the newest version unknown.
+    pub fn soften_cells(&mut self, id: RowId, columns: &[usize]) {
+        let Some(row) = self.chain(id).and_then(|c| c.versions.last()).and_then(|v| v.row.clone()) else {
             return;
         };
-        for version in &mut chain.versions {
+        let cells = row.iter().enumerate();
+        let cells: Vec<Value> = cells
+            .map(|(at, v)| if columns.contains(&at) { Value::Unknown } else { v.clone() })
+            .collect();
+        let unknown: Row = cells.into();
+        for index in self.indexes.get_mut() {
+            // Older versions may still be found by the old key.
+            index.add(&unknown, id);
+        }
+        if let Some(newest) = self.chains.get_mut(id.0 as usize).versions.last_mut() {
+            newest.row = Some(unknown);
+        }
+    }
+
+    /// Makes every cell outside `columns` unknown, in every version.
+    pub fn unlearn(&mut self, id: RowId, columns: &[usize]) {
+        if self.chain(id).is_none() {
+            return;
+        }
+        for version in &mut self.chains.get_mut(id.0 as usize).versions {
             let Some(row) = &version.row else { continue };
             let cells = row.iter().enumerate();
             let cells: Vec<Value> = cells
@@ -350,18 +418,22 @@ impl Table {
     /// Forgets what no snapshot can ask for any more: everything before the last version made at or
     /// before `settled`. Returns how many versions went.
     pub fn prune(&mut self, id: RowId, settled: CommitId) -> u64 {
-        let Some(chain) = self.chains.get_mut(id.0 as usize) else {
+        let Some(chain) = self.chain(id) else {
             return 0;
         };
         let Some(keep) = chain.versions.iter().rposition(|v| v.commit < settled) else {
             return 0;
         };
+        if keep == 0 && (chain.versions.len() > 1 || chain.versions[0].row.is_some()) {
+            return 0;
+        }
+        let chain = self.chains.get_mut(id.0 as usize);
         let mut gone: SmallVec<[Version; 2]> = chain.versions.drain(..keep).collect();
         let dead = chain.versions.len() == 1 && chain.versions[0].row.is_none();
         if dead {
             gone.extend(chain.versions.drain(..));
         }
-        let kept = &self.chains[id.0 as usize].versions;
+        let kept = chain.versions.clone();
         for version in &gone {
             let Some(row) = &version.row else { continue };
             for index in self.indexes.get_mut() {
@@ -375,18 +447,18 @@ impl Table {
         }
         if dead {
             self.rows_len -= 1;
-            self.free.push(id.0 as u32);
+            self.chains.trim(id.0 as usize, |c| c.versions.is_empty());
         }
         gone.len() as u64
     }
 
     /// Nothing is known of its rows any more.
     pub fn forget(&mut self) -> u64 {
-        let gone = self.chains.iter().map(|c| c.versions.len() as u64).sum();
-        let (guessed, unstable_until) = (self.guessed, self.unstable_until);
+        let gone = self.chains.iter().map(|(_, c)| c.versions.len() as u64).sum();
         *self = Table {
-            guessed,
-            unstable_until,
+            next: self.next.clone(),
+            guessed_until: self.guessed_until,
+            unstable_until: self.unstable_until,
             ..Table::new(Knowledge::Partial)
         };
         gone
@@ -394,7 +466,7 @@ impl Table {
 }
 
 /// All tables, and the catalog that describes them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     pub catalog: Arc<Catalog>,
     pub tables: FxHashMap<TableId, Table>,
@@ -419,9 +491,9 @@ impl Store {
             .or_insert_with(|| Table::new(Knowledge::Partial))
     }
 
-    pub fn insert(&mut self, table: TableId, version: Version) -> RowId {
+    pub fn insert(&mut self, table: TableId, id: RowId, version: Version) {
         self.versions_alive += 1;
-        self.table_mut(table).insert(version)
+        self.table_mut(table).insert(id, version);
     }
 
     pub fn push(&mut self, table: TableId, id: RowId, version: Version) {

@@ -271,6 +271,18 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
+impl Key {
+    /// Whether this is that value.
+    pub fn is(&self, value: &Value) -> bool {
+        total_order(&self.0, value) == Ordering::Equal
+    }
+}
+
+/// Whether both rows hold the same values; unknown is the same as unknown.
+pub fn same_cells(a: &[Value], b: &[Value]) -> bool {
+    KeyRef(a) == KeyRef(b)
+}
+
 impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
         Some(self.cmp(other))

@@ -59,7 +59,8 @@ pub fn reference(text: &str) -> Verdict {
             Assembled::Gap(_) => None,
         })
         .collect();
-    let mut explainer = Explainer::new();
+    let profile = Profile::named("postgres").expect("built in");
+    let mut explainer = Explainer::new(profile.clone());
     let (setup, rest): (Vec<_>, Vec<_>) = transactions
         .into_iter()
         .partition(|t| t.id.session == SessionId(1));
@@ -68,10 +69,9 @@ pub fn reference(text: &str) -> Verdict {
         sequencer: &sequencer,
         assembler: &nobody,
     };
-    let profile = Profile::named("postgres").expect("built in");
     let rules = |txn: &Transaction| *profile.level(txn.level).expect("a level of PostgreSQL");
     for txn in &setup {
-        explainer.judge(txn, &rules(txn), &ahead);
+        explainer.judge(txn, &ahead);
     }
     let members: Vec<Member> = rest
         .into_iter()
@@ -92,8 +92,8 @@ pub fn reference(text: &str) -> Verdict {
     let decide = |members: &[Member], decider: &dyn Fn(&Case<'_>) -> Decision| {
         let start = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
         let base = Base {
-            store: &explainer.store,
-            order: &explainer.order,
+            store: &explainer.world().store,
+            order: &explainer.world().order,
             members: Vec::new(),
             start,
             strays: Default::default(),

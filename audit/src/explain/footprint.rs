@@ -1,0 +1,136 @@
+//! Where a transaction reads and writes: enough to tell whether the order of two of them can matter.
+//!
+//! In: an attempt. Out: for another transaction, whether it could have changed what this one did, had it come
+//! first.
+
+use super::run::{Attempt, SNAPSHOT};
+use crate::assemble::Transaction;
+use crate::interpret::Touch;
+use crate::state::store::Store;
+use crate::state::view::has_key;
+use crate::state::{Row, RowId, TableId};
+use crate::trace::{Nanos, Outcome};
+
+/// One row that is written, and the step that does it.
+#[derive(Debug)]
+struct Written {
+    step: usize,
+    table: TableId,
+    /// `None`: a new row.
+    id: Option<RowId>,
+    before: Option<Row>,
+    after: Option<Row>,
+}
+
+#[derive(Debug, Default)]
+pub struct Footprint {
+    touches: Vec<(usize, Touch)>,
+    written: Vec<Written>,
+    /// Tables of which it is not known what was written.
+    wild: Vec<TableId>,
+    /// It changes more than rows: the catalog, the session, or nobody knows what.
+    pub beyond_rows: bool,
+    /// Where the one snapshot lies, if there is only one.
+    snapshot_done: Option<Nanos>,
+    /// No answer of it shows a row: only how many were written.
+    pub is_blind: bool,
+}
+
+impl Footprint {
+    pub fn new(txn: &Transaction, attempt: &Attempt, store: &Store) -> Footprint {
+        let mut footprint = Footprint {
+            beyond_rows: attempt.overlay.catalog.is_some()
+                || attempt.overlay.havoc_everything.is_some()
+                || attempt.changes_session,
+            snapshot_done: attempt.windows.iter().find(|(p, _)| *p == SNAPSHOT).map(|(_, w)| w.done),
+            is_blind: txn.steps.iter().all(|s| match &s.seen.outcome {
+                Outcome::Answer(answer) => answer.columns.is_empty(),
+                _ => false,
+            }),
+            ..Footprint::default()
+        };
+        for read in &attempt.reads {
+            let touches = read.touches.iter().map(|t| (read.step, t.clone()));
+            footprint.touches.extend(touches);
+        }
+        for (table, own) in &attempt.overlay.tables {
+            if own.truncated || own.havoc.is_some() || own.unseen {
+                footprint.wild.push(*table);
+            }
+            for (id, replaced) in &own.replaced {
+                let chain = store.tables.get(table).and_then(|t| t.chain(*id));
+                footprint.written.push(Written {
+                    step: replaced.step,
+                    table: *table,
+                    id: Some(*id),
+                    before: chain.and_then(|c| c.versions.last()).and_then(|v| v.row.clone()),
+                    after: replaced.row.clone(),
+                });
+            }
+            for row in own.inserted.values() {
+                footprint.written.push(Written {
+                    step: attempt.wrote.last().copied().unwrap_or(0),
+                    table: *table,
+                    id: None,
+                    before: None,
+                    after: Some(row.clone()),
+                });
+            }
+        }
+        footprint
+    }
+
+    pub fn writes(&self) -> bool {
+        !self.written.is_empty() || !self.wild.is_empty() || self.beyond_rows
+    }
+
+    /// Until when a step could still find what another transaction left.
+    fn until(&self, txn: &Transaction, step: usize) -> Nanos {
+        let done = txn.steps.get(step).map_or(Nanos::MAX, |s| s.seen.window.done);
+        self.snapshot_done.map_or(done, |snapshot| snapshot.min(done))
+    }
+
+    /// Whether `other`, sent at `sent`, would have mattered to this one, `txn`, had it committed before.
+    pub fn depends_on(&self, txn: &Transaction, other: &Footprint, sent: Nanos) -> bool {
+        let in_time = |step: usize| sent <= self.until(txn, step);
+        let reads = self.touches.iter().any(|(step, touch)| {
+            let table = table_of(touch);
+            in_time(*step)
+                && (other.wild.contains(&table) || other.written.iter().any(|w| w.table == table && is_hit(touch, w)))
+        });
+        reads
+            || self.written.iter().any(|own| {
+                in_time(own.step)
+                    && (other.wild.contains(&own.table)
+                        || other.written.iter().any(|w| own.id.is_some() && w.table == own.table && w.id == own.id))
+            })
+            || self.wild.iter().any(|t| other.touches_table(*t))
+    }
+
+    /// Whether what `other` wrote is where this one reads.
+    pub fn sees(&self, other: &Footprint) -> bool {
+        self.touches.iter().any(|(_, touch)| {
+            let table = table_of(touch);
+            other.wild.contains(&table) || other.written.iter().any(|w| w.table == table && is_hit(touch, w))
+        })
+    }
+
+    fn touches_table(&self, table: TableId) -> bool {
+        self.wild.contains(&table)
+            || self.written.iter().any(|w| w.table == table)
+            || self.touches.iter().any(|(_, t)| table_of(t) == table)
+    }
+}
+
+fn table_of(touch: &Touch) -> TableId {
+    let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
+    *table
+}
+
+fn is_hit(touch: &Touch, written: &Written) -> bool {
+    let mut rows = written.before.iter().chain(&written.after);
+    match touch {
+        Touch::Key { columns, key, .. } => rows.any(|row| has_key(row, columns, key)),
+        Touch::Scan { filter, .. } => rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row))),
+    }
+}

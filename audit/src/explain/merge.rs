@@ -1,0 +1,264 @@
+//! Keeps the number of worlds small.
+//!
+//! In: worlds. Out: fewer of them, which still cover all.
+//!
+//! Worlds that agree in everything are one. Too many worlds that agree on the rows as they are now forget how it
+//! came to that; if there are still too many, what they do not agree on becomes unknown.
+
+use super::world::World;
+use crate::state::store::{Chain, Table};
+use crate::state::{Row, RowId, TableId};
+use crate::trace::Nanos;
+use crate::value::compare::same_cells;
+use crate::verdict::TxnId;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Worlds beyond which their past is forgotten, and beyond which they become one.
+const HISTORIES_MAX: usize = 12;
+pub const WORLDS_MAX: usize = 24;
+
+fn chain(world: &World, table: TableId, id: RowId) -> Option<&Chain> {
+    world.store.tables.get(&table).and_then(|t| t.chain(id))
+}
+
+fn newest(world: &World, table: TableId, id: RowId) -> Option<&Row> {
+    chain(world, table, id)?.versions.last()?.row.as_ref()
+}
+
+fn same_row(a: Option<&Row>, b: Option<&Row>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || same_cells(a, b),
+        _ => false,
+    }
+}
+
+/// Whether a row has the same versions, made by the same transactions, in both.
+fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> bool {
+    let versions = |world: &World| -> Vec<(Option<TxnId>, Option<Row>)> {
+        let versions = chain(world, table, id).map_or(&[][..], |c| &c.versions);
+        let writer = |commit| world.order.get(commit).map(|c| c.txn.id);
+        versions.iter().map(|v| (writer(v.commit), v.row.clone())).collect()
+    };
+    let (a, b) = (versions(a), versions(b));
+    a.len() == b.len()
+        && a.iter()
+            .zip(&b)
+            .all(|(a, b)| a.0 == b.0 && same_row(a.1.as_ref(), b.1.as_ref()))
+}
+
+fn touched<'a>(a: &'a World, b: &'a World) -> impl Iterator<Item = (TableId, RowId)> + 'a {
+    a.changed.union(&b.changed).copied()
+}
+
+fn names(world: &World) -> BTreeSet<TxnId> {
+    world.ahead.iter().map(|e| e.txn.id).collect()
+}
+
+/// Whether both expect the same of what is still to come.
+fn same_duties(a: &World, b: &World) -> bool {
+    a.waiting == b.waiting && a.blended == b.blended && names(a) == names(b) && same_tables(a, b)
+}
+
+/// Whether as much is known of the tables.
+fn same_tables(a: &World, b: &World) -> bool {
+    let known = |w: &World| {
+        let mut all: Vec<(TableId, crate::state::view::Knowledge)> =
+            w.store.tables.iter().map(|(id, t)| (*id, t.scanned())).collect();
+        all.sort_by_key(|(id, _)| *id);
+        all
+    };
+    known(a) == known(b)
+}
+
+/// Whether both have the same rows now.
+pub fn same_rows(a: &World, b: &World) -> bool {
+    touched(a, b).all(|(table, id)| same_row(newest(a, table, id), newest(b, table, id)))
+}
+
+fn is_twin(a: &World, b: &World) -> bool {
+    same_duties(a, b) && touched(a, b).all(|(table, id)| same_chain(a, b, table, id))
+}
+
+/// Drops all but one of several worlds that are the same.
+pub fn drop_twins<T>(all: &mut Vec<T>, world: impl Fn(&T) -> &World)
+where
+    T: HasWorld,
+{
+    let mut at = 0;
+    while at < all.len() {
+        let mut other = at + 1;
+        while other < all.len() {
+            if is_twin(world(&all[at]), world(&all[other])) {
+                let differ = !world(&all[at]).order.same_facts(&world(&all[other]).order);
+                all.remove(other);
+                if differ {
+                    all[at].world_mut().order.forget_facts();
+                }
+            } else {
+                other += 1;
+            }
+        }
+        at += 1;
+    }
+}
+
+/// Whatever has a world in it.
+pub trait HasWorld {
+    fn world_mut(&mut self) -> &mut World;
+}
+
+impl HasWorld for World {
+    fn world_mut(&mut self) -> &mut World {
+        self
+    }
+}
+
+impl<T> HasWorld for (World, T) {
+    fn world_mut(&mut self) -> &mut World {
+        &mut self.0
+    }
+}
+
+/// What was lost by making worlds fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    Nothing,
+    History,
+    Rows,
+}
+
+/// Makes the worlds few enough. `until`: when the last of the transactions that they differ in had ended.
+pub fn reduce(worlds: &mut Vec<World>, until: Nanos) -> Lost {
+    if worlds.len() > 1 {
+        drop_twins(worlds, |w| w);
+    }
+    let mut lost = Lost::Nothing;
+    if worlds.len() > HISTORIES_MAX {
+        lost = Lost::History;
+        blur(worlds, until);
+    }
+    if worlds.len() > WORLDS_MAX {
+        lost = Lost::Rows;
+        collapse(worlds, until);
+    }
+    lost
+}
+
+/// Worlds that have the same rows become one that does not know how they came to be.
+fn blur(worlds: &mut Vec<World>, until: Nanos) {
+    let mut at = 0;
+    while at < worlds.len() {
+        let mut other = at + 1;
+        while other < worlds.len() {
+            if same_duties(&worlds[at], &worlds[other]) && same_rows(&worlds[at], &worlds[other]) {
+                let gone = worlds.remove(other);
+                let kept = &mut worlds[at];
+                let rows: Vec<(TableId, RowId)> = touched(kept, &gone)
+                    .filter(|(table, id)| !same_chain(kept, &gone, *table, *id))
+                    .collect();
+                for (table, id) in rows {
+                    forget_past(kept, table, id, until);
+                }
+                kept.order.forget_facts();
+                kept.uncertified.clear();
+                kept.footprints.clear();
+            } else {
+                other += 1;
+            }
+        }
+        at += 1;
+    }
+}
+
+fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos) {
+    let kept: &mut Table = world.store.table_mut(table);
+    kept.blur(id, until);
+    kept.unsettle(until);
+}
+
+/// All worlds become one, in which everything is unknown that they do not agree on.
+pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
+    let Some((first, others)) = worlds.split_first_mut() else {
+        return;
+    };
+    if others.is_empty() {
+        return;
+    }
+    let mut rows: BTreeSet<(TableId, RowId)> = BTreeSet::new();
+    let mut ahead_of_some: BTreeSet<TxnId> = BTreeSet::new();
+    let mut blended: BTreeSet<TxnId> = first.blended.iter().copied().collect();
+    let mut distrusted: Vec<(TableId, Row)> = Vec::new();
+    for other in others.iter() {
+        let differing = touched(first, other).filter(|(t, id)| !same_chain(first, other, *t, *id));
+        rows.extend(differing);
+        ahead_of_some.extend(names(first).symmetric_difference(&names(other)).copied());
+        blended.extend(other.blended.iter().copied());
+    }
+    for &(table, id) in &rows {
+        let mut cells: Vec<usize> = Vec::new();
+        let mut is_open = false;
+        let own = newest(first, table, id).cloned();
+        for other in others.iter() {
+            match (&own, newest(other, table, id)) {
+                (Some(a), Some(b)) => {
+                    let pairs = a.iter().zip(b.iter()).enumerate();
+                    let differ = pairs.filter(|(_, (x, y))| !same_cells(std::slice::from_ref(x), std::slice::from_ref(y)));
+                    cells.extend(differ.map(|(at, _)| at));
+                }
+                (None, None) => {}
+                (a, b) => {
+                    is_open = true;
+                    distrusted.extend(a.iter().chain(b).map(|row| (table, (*row).clone())));
+                }
+            }
+        }
+        forget_past(first, table, id, until);
+        let kept = first.store.table_mut(table);
+        if is_open {
+            kept.remove(id);
+        } else if !cells.is_empty() {
+            kept.soften_cells(id, &cells);
+        }
+    }
+    for (table, row) in distrusted {
+        first.distrust(table, &row);
+    }
+    // Who is placed in some worlds only may still change the rows in the others.
+    for other in &ahead_of_some {
+        match first.ahead.iter().find(|e| e.txn.id == *other).cloned() {
+            Some(placed) => {
+                first.soften(&placed.txn, &placed.attempt, None);
+                let made = placed.commit.and_then(|c| first.order.get(c));
+                for (table, id) in made.map(|c| c.rows.clone()).unwrap_or_default() {
+                    first.unlearn_row(table, id, placed.attempt.overlay.table(table));
+                }
+            }
+            None => {
+                blended.insert(*other);
+            }
+        }
+    }
+    for &(table, _) in &rows {
+        let kept = first.store.table_mut(table);
+        kept.unsettle(until);
+        kept.guess(until);
+    }
+    let tables: Vec<TableId> = first.store.tables.keys().copied().collect();
+    for table in tables {
+        let lesser = others.iter().any(|o| match (o.store.tables.get(&table), first.store.tables.get(&table)) {
+            (Some(theirs), Some(own)) => theirs.scanned() != own.scanned(),
+            _ => true,
+        });
+        if lesser {
+            first.store.forget(table);
+        }
+    }
+    first.blended = blended.into_iter().collect();
+    first.waiting.clear();
+    first.uncertified.clear();
+    first.footprints.clear();
+    first.order.forget_facts();
+    worlds.truncate(1);
+}

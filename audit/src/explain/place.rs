@@ -1,0 +1,368 @@
+//! Finds the places that a transaction can have among the others.
+//!
+//! In: a world and a transaction whose turn it is. Out: the worlds in which it has been placed, none if it fits
+//! nowhere.
+//!
+//! A transaction can come right now, in every way that explains it; or after others whose turn is still to come
+//! but who may have been quicker: only those that are not spread over several requests, and only where they
+//! wrote what this one reads or writes. Two orders that nobody can tell apart are tried once.
+
+use super::footprint::Footprint;
+use super::run::{Attempt, run};
+use super::session::SessionState;
+use super::world::{Explained, World};
+use super::{Ahead, Explainer, merge};
+use crate::assemble::{End, Transaction};
+use crate::control::Control;
+use crate::interpret::Difference;
+use crate::points::Chooser;
+use crate::points::choose::Decision;
+use crate::reference::Member;
+use crate::trace::{Nanos, Outcome};
+use crate::verdict::TxnId;
+use pgassay_rules::profile::LevelRules;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
+const ATTEMPTS_MAX: usize = 128;
+/// How many explanations are looked at, to learn what they have in common.
+const ALTERNATIVES_MAX: usize = 16;
+/// How many others are placed before one transaction.
+pub const DETOURS_MAX: usize = 48;
+
+/// A transaction with what is needed to run it.
+#[derive(Clone)]
+pub struct Task {
+    pub txn: Arc<Transaction>,
+    pub rules: LevelRules,
+    pub session: SessionState,
+}
+
+impl Task {
+    pub fn member(&self, commit: Option<crate::points::CommitId>) -> Member {
+        Member {
+            txn: self.txn.clone(),
+            level: self.txn.level,
+            rules: self.rules,
+            session: self.session.clone(),
+            commit,
+        }
+    }
+
+    pub fn is_committed(&self) -> bool {
+        matches!(self.txn.end, End::Committed(_))
+    }
+}
+
+/// What became of a transaction in one world.
+pub enum Placement {
+    Placed(Vec<(World, Arc<Explained>)>),
+    /// No order explains it; the first difference found is as good as any.
+    Nowhere(World, Difference, usize),
+    /// More orders than there is time for.
+    GivenUp(World),
+}
+
+/// One way to explain a transaction.
+pub struct Explanation {
+    pub attempt: Attempt,
+    pub decisions: Vec<Decision>,
+    /// What all explanations that write the same have in common.
+    facts: Vec<Decision>,
+}
+
+pub struct Explanations {
+    /// They differ in what they write.
+    pub found: Vec<Explanation>,
+    pub difference: Option<(Difference, usize)>,
+    /// Whether there are no others.
+    complete: bool,
+}
+
+impl Explainer {
+    /// Every way to explain a transaction in a world, as far as they write different things.
+    pub fn explanations(&self, world: &World, task: &Task, hidden: Option<crate::points::CommitId>) -> Explanations {
+        let scene = world.scene(&self.planner, hidden);
+        let chooser = RefCell::new(Chooser::default());
+        let mut all = Explanations {
+            found: Vec::new(),
+            difference: None,
+            complete: false,
+        };
+        let mut alternatives = 0;
+        for _ in 0..ATTEMPTS_MAX {
+            let mut attempt = run(&task.txn, &task.rules, &scene, &task.session, &chooser, false);
+            match attempt.wrong.take() {
+                None if !chooser.borrow().is_contradiction() => {
+                    let decisions = chooser.borrow().decisions().to_vec();
+                    let free = decisions.is_empty();
+                    all.add(attempt, decisions, task.is_committed());
+                    alternatives += 1;
+                    if free {
+                        all.complete = true;
+                        return all;
+                    }
+                    if alternatives == ALTERNATIVES_MAX {
+                        break;
+                    }
+                }
+                None => {}
+                Some((step, difference)) => {
+                    all.difference.get_or_insert((difference, step));
+                }
+            }
+            if !chooser.borrow_mut().next() {
+                all.complete = true;
+                break;
+            }
+        }
+        if !all.complete {
+            all.found.iter_mut().for_each(|e| e.facts.clear());
+        }
+        all
+    }
+
+    /// Places a transaction whose turn it is. `under` are those that are being placed after it.
+    pub fn place(
+        &mut self,
+        mut world: World,
+        task: &Task,
+        ahead: &Ahead<'_>,
+        detours: &mut usize,
+        under: &[TxnId],
+    ) -> Placement {
+        let mut ways = self.explanations(&world, task, None);
+        if ways.found.is_empty() && !ways.complete {
+            return Placement::GivenUp(world);
+        }
+        let Some(rivals) = self.quicker(&mut world, task, &mut ways, ahead, under) else {
+            return Placement::GivenUp(world);
+        };
+        if !ways.complete && ways.found.first().is_some_and(|e| !e.attempt.overlay.is_empty()) {
+            return Placement::GivenUp(world);
+        }
+        let mut difference = ways.difference;
+        let mut placed: Vec<(World, Arc<Explained>)> = Vec::new();
+        if rivals.is_empty() && ways.found.len() <= 1 {
+            return match ways.found.pop() {
+                Some(way) => Placement::Placed(vec![self.adopt(world, task, way)]),
+                None => nowhere(world, difference),
+            };
+        }
+        self.births.remembers = true;
+        for way in ways.found {
+            placed.push(self.adopt(world.clone(), task, way));
+        }
+        let mut below = under.to_vec();
+        below.push(task.txn.id);
+        for rival in rivals {
+            if *detours == 0 {
+                return Placement::GivenUp(world);
+            }
+            *detours -= 1;
+            match self.place(world.clone(), &rival, ahead, detours, &below) {
+                Placement::Nowhere(..) => {}
+                Placement::GivenUp(_) => return Placement::GivenUp(world),
+                Placement::Placed(first) => {
+                    for (mut next, explained) in first {
+                        next.ahead.push(explained);
+                        match self.place(next, task, ahead, detours, under) {
+                            Placement::Placed(more) => placed.extend(more),
+                            Placement::GivenUp(_) => return Placement::GivenUp(world),
+                            Placement::Nowhere(_, found, step) => {
+                                difference.get_or_insert((found, step));
+                            }
+                        }
+                    }
+                }
+            }
+            merge::drop_twins(&mut placed, |(world, _)| world);
+        }
+        match placed.is_empty() {
+            true => nowhere(world, difference),
+            false => Placement::Placed(placed),
+        }
+    }
+
+    /// Those whose turn is still to come and that may have come before, where that matters. `None` if one of
+    /// them changes more than rows.
+    fn quicker(
+        &mut self,
+        world: &mut World,
+        task: &Task,
+        ways: &mut Explanations,
+        ahead: &Ahead<'_>,
+        under: &[TxnId],
+    ) -> Option<Vec<Task>> {
+        let unexplained = ways
+            .found
+            .is_empty()
+            .then(|| world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner));
+        let writes = match (&unexplained, ways.found.first()) {
+            (Some(attempt), _) => !wrote_nothing(&task.txn, attempt),
+            (None, way) => way.is_some_and(|way| !way.attempt.overlay.is_empty()),
+        };
+        let asked = ways.found.iter().any(|way| !way.facts.is_empty());
+        if !task.is_committed() || !(writes || asked) {
+            // What a transaction without effects saw is tried again when the others have been placed.
+            ways.found.iter_mut().for_each(|way| {
+                if ahead.sequencer.hasty_before(last_done(&task.txn)).next().is_some() {
+                    way.facts.clear();
+                }
+            });
+            return Some(Vec::new());
+        }
+        let others: Vec<Arc<Transaction>> = ahead
+            .sequencer
+            .hasty_before(last_done(&task.txn))
+            .filter(|y| y.id != task.txn.id && !under.contains(&y.id) && !world.is_ahead(y.id))
+            .cloned()
+            .collect();
+        if others.is_empty() {
+            return Some(Vec::new());
+        }
+        let attempt = unexplained.as_ref().or(ways.found.first().map(|way| &way.attempt));
+        let Some(attempt) = attempt else { return Some(Vec::new()) };
+        let own = Footprint::new(&task.txn, attempt, &world.store);
+        let mut rivals = Vec::new();
+        for other in others {
+            let other = self.task(&other);
+            let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            if !footprint.writes() || !own.depends_on(&task.txn, &footprint, other.txn.sent()) {
+                continue;
+            }
+            if footprint.beyond_rows {
+                return None;
+            }
+            rivals.push((other, footprint));
+        }
+        if !rivals.is_empty() {
+            ways.found.iter_mut().for_each(|way| way.facts.clear());
+        }
+        if !writes {
+            return Some(Vec::new());
+        }
+        let mut kept = Vec::new();
+        for (rival, footprint) in rivals {
+            let alike = ways.found.len() == 1
+                && own.is_blind
+                && footprint.is_blind
+                && !self.is_observed(world, task, &rival, ahead)
+                && self.commute(world, task, &rival);
+            if !alike {
+                kept.push(rival);
+            }
+        }
+        Some(kept)
+    }
+
+    /// Whether somebody may have looked between two blind writers.
+    fn is_observed(&mut self, world: &mut World, a: &Task, b: &Task, ahead: &Ahead<'_>) -> bool {
+        let sent = a.txn.sent().min(b.txn.sent());
+        let done = a.txn.end.window().done.max(b.txn.end.window().done);
+        if !world.waiting.is_empty() || !ahead.assembler.open_before(done).is_empty() {
+            return true;
+        }
+        let mut watchers: Vec<Arc<Transaction>> = Vec::new();
+        for other in ahead.sequencer.upcoming() {
+            if other.id == a.txn.id || other.id == b.txn.id || other.sent() > done {
+                continue;
+            }
+            if other.is_spread() || !matches!(other.end, End::Committed(_)) || other.end.window().done < sent {
+                return true;
+            }
+            watchers.push(other.clone());
+        }
+        let written = world.footprint(&b.txn, &b.rules, &b.session, &self.planner);
+        watchers.iter().any(|other| {
+            let other = self.task(other);
+            let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            !footprint.is_blind && footprint.sees(&written)
+        })
+    }
+
+    /// Whether both orders explain both and leave the same rows.
+    fn commute(&mut self, world: &World, a: &Task, b: &Task) -> bool {
+        self.births.remembers = true;
+        let Some(one) = self.in_turn(world, a, b) else { return false };
+        let Some(two) = self.in_turn(world, b, a) else { return false };
+        merge::same_rows(&one, &two)
+    }
+
+    fn in_turn(&mut self, world: &World, first: &Task, second: &Task) -> Option<World> {
+        let mut world = world.clone();
+        for task in [first, second] {
+            let mut ways = self.explanations(&world, task, None);
+            if ways.found.len() != 1 || !ways.complete {
+                return None;
+            }
+            world = self.adopt(world, task, ways.found.pop()?).0;
+        }
+        Some(world)
+    }
+
+    /// Takes an explanation for true.
+    pub fn adopt(&mut self, mut world: World, task: &Task, way: Explanation) -> (World, Arc<Explained>) {
+        let Explanation {
+            mut attempt,
+            decisions,
+            facts,
+        } = way;
+        if !attempt.overlay.is_empty() {
+            attempt.written = crate::certify::written(&attempt.overlay, &world.store);
+        }
+        let commit = world.apply(&task.txn, &attempt, &mut self.births);
+        world.record(&attempt, &decisions, &facts, || task.member(commit));
+        let explained = Arc::new(Explained {
+            txn: task.txn.clone(),
+            commit,
+            attempt,
+            decisions,
+        });
+        (world, explained)
+    }
+
+    pub fn task(&mut self, txn: &Arc<Transaction>) -> Task {
+        Task {
+            txn: txn.clone(),
+            rules: self.rules_of(txn.level),
+            session: self.session(txn),
+        }
+    }
+}
+
+impl Explanations {
+    fn add(&mut self, attempt: Attempt, decisions: Vec<Decision>, committed: bool) {
+        let same = |other: &&mut Explanation| !committed || other.attempt.overlay.writes_same(&attempt.overlay);
+        match self.found.iter_mut().find(same) {
+            Some(known) => known.facts.retain(|d| decisions.contains(d)),
+            None => self.found.push(Explanation {
+                attempt,
+                facts: decisions.clone(),
+                decisions,
+            }),
+        }
+    }
+}
+
+fn nowhere(world: World, difference: Option<(Difference, usize)>) -> Placement {
+    match difference {
+        Some((difference, step)) => Placement::Nowhere(world, difference, step),
+        None => Placement::GivenUp(world),
+    }
+}
+
+/// When the last of its statements had been answered.
+fn last_done(txn: &Transaction) -> Nanos {
+    let data = txn.steps.iter().filter(|s| s.control == Control::Data);
+    data.map(|s| s.seen.window.done).max().unwrap_or(txn.end.window().done)
+}
+
+/// Whether its answers say that it wrote nothing.
+pub fn wrote_nothing(txn: &Transaction, attempt: &Attempt) -> bool {
+    attempt.wrote.iter().all(|&step| match &txn.steps[step].seen.outcome {
+        Outcome::Answer(answer) => answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0")),
+        _ => true,
+    })
+}

@@ -1,0 +1,281 @@
+//! One way in which things may have happened.
+//!
+//! In: explanations of transactions. Out: the state as it is if they are true.
+//!
+//! Nearly always there is one world. When two transactions overlap and wrote the same row, and nothing says who
+//! came first, there is one for each way; a later answer that only some of them explain leaves only those.
+//!
+//! Always true: what really happened is one of the worlds, or is covered by what is unknown in one of them.
+
+use super::apply::{self, Births};
+use super::footprint::Footprint;
+use super::run::{self, Attempt, Scene, StepReads};
+use super::session::SessionState;
+use crate::assemble::Transaction;
+use crate::interpret::Touch;
+use crate::points::choose::Decision;
+use crate::points::{Chooser, CommitId, Order};
+use crate::reference::Member;
+use crate::sql::Planner;
+use crate::state::overlay::OwnTable;
+use crate::state::store::Store;
+use crate::state::{Catalog, RowId, TableId};
+use crate::trace::Nanos;
+use crate::value::Value;
+use crate::verdict::TxnId;
+use pgassay_rules::profile::LevelRules;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How one transaction was explained, in one world.
+pub struct Explained {
+    pub txn: Arc<Transaction>,
+    pub commit: Option<CommitId>,
+    pub attempt: Attempt,
+    pub decisions: Vec<Decision>,
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub store: Store,
+    pub order: Order,
+    /// Writers that were placed before their turn.
+    pub ahead: Vec<Arc<Explained>>,
+    /// Readers whose answers nothing explains yet.
+    pub waiting: Vec<TxnId>,
+    /// Writers whose place among others could not be told: what they write is unknown.
+    pub blended: Vec<TxnId>,
+    /// What the certifier has not seen yet.
+    pub uncertified: Vec<Arc<Explained>>,
+    /// Rows written since there is more than one world.
+    pub changed: BTreeSet<(TableId, RowId)>,
+    /// Where writers that are still to come read and write, as far as it is known here.
+    pub footprints: FxHashMap<TxnId, Arc<Footprint>>,
+}
+
+impl World {
+    pub fn new(catalog: Arc<Catalog>) -> World {
+        World {
+            store: Store::new(catalog),
+            order: Order::default(),
+            ahead: Vec::new(),
+            waiting: Vec::new(),
+            blended: Vec::new(),
+            uncertified: Vec::new(),
+            changed: BTreeSet::new(),
+            footprints: FxHashMap::default(),
+        }
+    }
+
+    pub fn scene<'a>(&'a self, planner: &'a Planner, hidden: Option<CommitId>) -> Scene<'a> {
+        Scene {
+            store: &self.store,
+            order: &self.order,
+            planner,
+            hidden,
+        }
+    }
+
+    pub fn take_ahead(&mut self, txn: TxnId) -> Option<Arc<Explained>> {
+        let at = self.ahead.iter().position(|e| e.txn.id == txn)?;
+        Some(self.ahead.remove(at))
+    }
+
+    pub fn is_ahead(&self, txn: TxnId) -> bool {
+        self.ahead.iter().any(|e| e.txn.id == txn)
+    }
+
+    /// Runs a transaction for what it wrote, whether or not it can be explained.
+    pub fn run_anyway(
+        &self,
+        txn: &Transaction,
+        rules: &LevelRules,
+        session: &SessionState,
+        planner: &Planner,
+    ) -> Attempt {
+        let chooser = RefCell::new(Chooser::default());
+        run::run(txn, rules, &self.scene(planner, None), session, &chooser, true)
+    }
+
+    /// Where a writer that is still to come reads and writes.
+    pub fn footprint(
+        &mut self,
+        txn: &Transaction,
+        rules: &LevelRules,
+        session: &SessionState,
+        planner: &Planner,
+    ) -> Arc<Footprint> {
+        if let Some(known) = self.footprints.get(&txn.id) {
+            return known.clone();
+        }
+        let attempt = self.run_anyway(txn, rules, session, planner);
+        let footprint = Arc::new(Footprint::new(txn, &attempt, &self.store));
+        self.footprints.insert(txn.id, footprint.clone());
+        footprint
+    }
+
+    /// Applies what a transaction wrote.
+    pub fn apply(&mut self, txn: &Arc<Transaction>, attempt: &Attempt, births: &mut Births) -> Option<CommitId> {
+        self.footprints.remove(&txn.id);
+        if !self.footprints.is_empty() && !attempt.overlay.is_empty() {
+            let own = Footprint::new(txn, attempt, &self.store);
+            self.footprints.retain(|_, other| !other.sees(&own) && !own.beyond_rows);
+        }
+        let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order, births);
+        if births.remembers
+            && let Some(made) = commit.and_then(|c| self.order.get(c))
+        {
+            self.changed.extend(made.rows.iter().copied());
+        }
+        if let Some(at) = self.blended.iter().position(|b| *b == txn.id) {
+            self.blended.remove(at);
+            self.soften(txn, attempt, commit);
+        }
+        commit
+    }
+
+    /// Keeps what an explanation says about the order of commits, and what its answers taught.
+    pub fn record(&mut self, attempt: &Attempt, decisions: &[Decision], facts: &[Decision], witness: impl FnOnce() -> Member) {
+        if decisions.is_empty() {
+            for lesson in &attempt.lessons {
+                apply::learn(&mut self.store, lesson);
+            }
+            return;
+        }
+        // Where it was a matter of choice which version was seen, nothing is learned about it.
+        if facts.is_empty() {
+            return;
+        }
+        let witness = Arc::new(witness());
+        for d in facts {
+            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {
+                continue;
+            };
+            if d.visible {
+                self.order.seen_by(d.commit, window.done, &witness);
+            } else {
+                self.order.unseen_by(d.commit, window.sent, &witness);
+            }
+        }
+        for seen in facts.iter().filter(|d| d.visible) {
+            for unseen in facts.iter().filter(|d| !d.visible && d.point >= seen.point) {
+                self.order.precede(seen.commit, unseen.commit);
+            }
+        }
+    }
+
+    /// What a wrong answer read is unknown until it is seen again.
+    pub fn unlearn(&mut self, txn: &Transaction, reads: &[StepReads], step: usize) {
+        let until = txn.end.window().done;
+        for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
+            apply::unlearn(&mut self.store, touch, until);
+        }
+    }
+
+    /// What a transaction wrote is a guess, since it is not known what it saw: it is unknown until it is seen.
+    pub fn soften(&mut self, txn: &Transaction, attempt: &Attempt, commit: Option<CommitId>) {
+        let until = txn.end.window().done;
+        let mut written = attempt.may_have_written.clone();
+        written.extend(attempt.overlay.tables.keys().copied());
+        written.sort();
+        written.dedup();
+        let touches = attempt
+            .reads
+            .iter()
+            .filter(|r| attempt.wrote.contains(&r.step))
+            .flat_map(|r| &r.touches);
+        for touch in touches {
+            match touch {
+                Touch::Scan { table, .. } if written.contains(table) => self.store.forget(*table),
+                Touch::Key { table, columns, key } if written.contains(table) => {
+                    let own = attempt.overlay.table(*table);
+                    let told = own.is_some_and(|own| !own.replaced.is_empty());
+                    let kept = self.store.table_mut(*table);
+                    kept.distrust(columns, key);
+                    if !told {
+                        for id in kept.candidates(columns, key) {
+                            kept.unlearn(id, columns);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        for table in written {
+            let kept = self.store.table_mut(table);
+            kept.unsettle(until);
+            kept.guess(until);
+        }
+        if let Some(commit) = commit {
+            self.soften_rows(commit, until);
+        }
+        self.footprints.clear();
+    }
+
+    /// What a commit changed is unknown, until somebody who came after `until` sees it.
+    pub fn soften_rows(&mut self, commit: CommitId, until: Nanos) {
+        let rows = self.order.get(commit).map(|c| c.rows.clone()).unwrap_or_default();
+        for (table, id) in rows {
+            let kept = self.store.table_mut(table);
+            kept.unsettle(until);
+            if let Some(gone) = kept.soften(id, commit) {
+                self.distrust(table, &gone);
+            }
+        }
+    }
+
+    /// Nobody knows whether there is a row with the key of this one.
+    pub fn distrust(&mut self, table: TableId, row: &crate::state::Row) {
+        let catalog = self.store.catalog.clone();
+        let key = catalog.table(table).and_then(|t| t.primary_key());
+        let values = key.map(|k| k.columns.iter().filter_map(|c| row.get(*c).cloned()).collect::<Vec<_>>());
+        match (key, values) {
+            (Some(key), Some(values)) if !values.iter().any(Value::has_unknown) => {
+                self.store.table_mut(table).distrust(&key.columns, &values);
+            }
+            _ => self.store.forget(table),
+        }
+    }
+
+    /// Nothing is known of a row that somebody wrote, but its key; nor that, if it was inserted or deleted.
+    pub fn unlearn_row(&mut self, table: TableId, id: RowId, own: Option<&OwnTable>) {
+        let replaced = own.and_then(|o| o.replaced.get(&id));
+        let catalog = self.store.catalog.clone();
+        let key = catalog.table(table).and_then(|t| t.primary_key());
+        match replaced {
+            Some(replaced) if replaced.row.is_some() => {
+                let columns: &[usize] = key.map_or(&[], |k| &k.columns);
+                self.store.table_mut(table).unlearn(id, columns);
+            }
+            _ => {
+                if let Some(gone) = self.store.table_mut(table).remove(id) {
+                    self.distrust(table, &gone);
+                }
+            }
+        }
+    }
+
+    /// Whether a step read where something of somebody else had to be guessed.
+    pub fn is_guessed(&self, txn: &Transaction, attempt: &Attempt, step: usize) -> bool {
+        let touches = attempt.reads.iter().filter(|r| r.step <= step).flat_map(|r| &r.touches);
+        let read = touches.map(|t| match t {
+            Touch::Key { table, .. } | Touch::Scan { table, .. } => *table,
+        });
+        let written = attempt.may_have_written.iter().copied();
+        let tables = &self.store.tables;
+        read.chain(written)
+            .any(|t| tables.get(&t).is_some_and(|t| t.is_guessed(txn.sent())))
+    }
+
+    /// Forgets what no snapshot from `horizon` on can ask for.
+    pub fn collect(&mut self, horizon: Nanos) {
+        let mut settled = Vec::new();
+        self.order.settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
+        let below = self.order.settled();
+        for (table, id) in settled {
+            self.store.prune(table, id, below);
+        }
+    }
+}
