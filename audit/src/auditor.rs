@@ -325,7 +325,10 @@ impl Auditor {
     fn suspect(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) {
         let (txn, step) = (&accusation.suspect.txn, accusation.suspect.step);
         let attempt = &accusation.attempt;
-        let guessed = accusation.worlds.iter().any(|(w, _)| w.is_guessed(txn, attempt, step));
+        let guessed = accusation
+            .worlds
+            .iter()
+            .any(|(w, _)| w.is_guessed(txn, attempt, step));
         let accused = match guessed {
             true => Accused::Unknown("state_was_guessed"),
             false => self.accuse(accusation, found),

@@ -33,7 +33,11 @@ pub fn suspect(
     commit: Option<CommitId>,
     explainer: &Explainer,
 ) -> &'static Rule {
-    let place = Place { world, commit, explainer };
+    let place = Place {
+        world,
+        commit,
+        explainer,
+    };
     let found = suspect.difference.rule;
     if !is_about_content(found) {
         return found;
@@ -41,13 +45,7 @@ pub fn suspect(
     let txn = &suspect.txn;
     let weak = statement_snapshots();
     // Every answer alone is fine, but not together with what others saw?
-    if explains_in(
-        suspect,
-        txn,
-        &suspect.rules,
-        &place,
-        &world.order.without_facts(),
-    ) {
+    if explains_in(suspect, txn, &suspect.rules, &place, &world.order.without_facts()) {
         return &anomaly::LONG_FORK;
     }
     // Another snapshot for this statement alone?

@@ -36,7 +36,12 @@ pub enum Confirmed {
 }
 
 /// Decides a suspect by every order of points, in one world, where it is `commit`.
-pub fn suspect(suspect: &Suspect, world: &World, commit: Option<CommitId>, explainer: &Explainer) -> Confirmed {
+pub fn suspect(
+    suspect: &Suspect,
+    world: &World,
+    commit: Option<CommitId>,
+    explainer: &Explainer,
+) -> Confirmed {
     let first = Member {
         txn: suspect.txn.clone(),
         level: suspect.level,

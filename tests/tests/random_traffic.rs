@@ -23,7 +23,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 #[test]
 fn a_correct_server_is_never_accused() {
     if let Some(journal) = std::env::var_os("PGASSAY_RANDOM_REPLAY") {
-        let summary = pgassay::cli::check::audit(journal.as_ref(), None, &Settings::default()).expect("a journal");
+        let summary =
+            pgassay::cli::check::audit(journal.as_ref(), None, &Settings::default()).expect("a journal");
         tell(&summary);
         assert!(summary.violations.is_empty(), "a correct server was accused");
         return;
@@ -41,7 +42,10 @@ fn a_correct_server_is_never_accused() {
         .set("deadlock_timeout", "20ms")
         .set("max_prepared_transactions", "10");
     let cluster = Cluster::start_with(options).unwrap();
-    let journal = tempfile::Builder::new().prefix("random-traffic-").tempdir().expect("a directory");
+    let journal = tempfile::Builder::new()
+        .prefix("random-traffic-")
+        .tempdir()
+        .expect("a directory");
     // Nobody writes past the proxy here: every table is known completely.
     let proxy = Proxy::start_with(&cluster.address(), |config| {
         config.audit.writers = Writers::Exclusive;
@@ -69,7 +73,10 @@ fn a_correct_server_is_never_accused() {
     println!("seed {seed}: {transactions} transactions sent");
     tell(&summary);
     if !summary.violations.is_empty() {
-        println!("PGASSAY_RANDOM_REPLAY={}/journal judges it again", journal.keep().display());
+        println!(
+            "PGASSAY_RANDOM_REPLAY={}/journal judges it again",
+            journal.keep().display()
+        );
     }
     let rules: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
     assert!(

@@ -90,10 +90,7 @@ pub fn apply(
         }
         let ids = births.ids(txn.id, *table, own.inserted.len(), store);
         for (row, id) in own.inserted.values().zip(ids) {
-            let guessed = store
-                .tables
-                .get(table)
-                .is_some_and(|t| t.is_guessed(window.sent));
+            let guessed = store.tables.get(table).is_some_and(|t| t.is_guessed(window.sent));
             if guessed && is_there(store, *table, row) {
                 continue;
             }

@@ -42,7 +42,11 @@ impl Footprint {
             beyond_rows: attempt.overlay.catalog.is_some()
                 || attempt.overlay.havoc_everything.is_some()
                 || attempt.changes_session,
-            snapshot_done: attempt.windows.iter().find(|(p, _)| *p == SNAPSHOT).map(|(_, w)| w.done),
+            snapshot_done: attempt
+                .windows
+                .iter()
+                .find(|(p, _)| *p == SNAPSHOT)
+                .map(|(_, w)| w.done),
             is_blind: txn.steps.iter().all(|s| match &s.seen.outcome {
                 Outcome::Answer(answer) => answer.columns.is_empty(),
                 _ => false,
@@ -96,13 +100,17 @@ impl Footprint {
         let reads = self.touches.iter().any(|(step, touch)| {
             let table = table_of(touch);
             in_time(*step)
-                && (other.wild.contains(&table) || other.written.iter().any(|w| w.table == table && is_hit(touch, w)))
+                && (other.wild.contains(&table)
+                    || other.written.iter().any(|w| w.table == table && is_hit(touch, w)))
         });
         reads
             || self.written.iter().any(|own| {
                 in_time(own.step)
                     && (other.wild.contains(&own.table)
-                        || other.written.iter().any(|w| own.id.is_some() && w.table == own.table && w.id == own.id))
+                        || other
+                            .written
+                            .iter()
+                            .any(|w| own.id.is_some() && w.table == own.table && w.id == own.id))
             })
             || self.wild.iter().any(|t| other.touches_table(*t))
     }

@@ -39,7 +39,10 @@ fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> bool {
     let versions = |world: &World| -> Vec<(Option<TxnId>, Option<Row>)> {
         let versions = chain(world, table, id).map_or(&[][..], |c| &c.versions);
         let writer = |commit| world.order.get(commit).map(|c| c.txn.id);
-        versions.iter().map(|v| (writer(v.commit), v.row.clone())).collect()
+        versions
+            .iter()
+            .map(|v| (writer(v.commit), v.row.clone()))
+            .collect()
     };
     let (a, b) = (versions(a), versions(b));
     a.len() == b.len()
@@ -204,7 +207,8 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
             match (&own, newest(other, table, id)) {
                 (Some(a), Some(b)) => {
                     let pairs = a.iter().zip(b.iter()).enumerate();
-                    let differ = pairs.filter(|(_, (x, y))| !same_cells(std::slice::from_ref(x), std::slice::from_ref(y)));
+                    let differ = pairs
+                        .filter(|(_, (x, y))| !same_cells(std::slice::from_ref(x), std::slice::from_ref(y)));
                     cells.extend(differ.map(|(at, _)| at));
                 }
                 (None, None) => {}
@@ -247,10 +251,13 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
     }
     let tables: Vec<TableId> = first.store.tables.keys().copied().collect();
     for table in tables {
-        let lesser = others.iter().any(|o| match (o.store.tables.get(&table), first.store.tables.get(&table)) {
-            (Some(theirs), Some(own)) => theirs.scanned() != own.scanned(),
-            _ => true,
-        });
+        let lesser =
+            others.iter().any(
+                |o| match (o.store.tables.get(&table), first.store.tables.get(&table)) {
+                    (Some(theirs), Some(own)) => theirs.scanned() != own.scanned(),
+                    _ => true,
+                },
+            );
         if lesser {
             first.store.forget(table);
         }

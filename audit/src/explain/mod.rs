@@ -270,7 +270,11 @@ impl Explainer {
                 .map(|(id, c)| (id, c.txn.end.window().done))
                 .collect();
             for (commit, until) in commits {
-                let rows = world.order.get(commit).map(|c| c.rows.clone()).unwrap_or_default();
+                let rows = world
+                    .order
+                    .get(commit)
+                    .map(|c| c.rows.clone())
+                    .unwrap_or_default();
                 world.soften_rows(commit, until);
                 for (table, _) in rows {
                     world.store.table_mut(table).guess(until);
@@ -342,7 +346,9 @@ impl Explainer {
     ) -> Fate {
         let txn = &task.txn;
         let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
-        let attempt = refuted[0].0.run_anyway(txn, &task.rules, &task.session, &self.planner);
+        let attempt = refuted[0]
+            .0
+            .run_anyway(txn, &task.rules, &task.session, &self.planner);
         let without_effect = !task.is_committed() || wrote_nothing(txn, &attempt);
         let due = until.is_none() && open.is_empty();
         if without_effect && !due {
@@ -477,7 +483,9 @@ impl Explainer {
         }
         self.catalog = catalog.clone();
         let catalog = catalog.clone();
-        self.sessions.values_mut().for_each(|s| s.change().refresh(&catalog));
+        self.sessions
+            .values_mut()
+            .for_each(|s| s.change().refresh(&catalog));
     }
 
     fn reduce(&mut self) {
@@ -517,7 +525,8 @@ impl Explainer {
         for mut w in std::mem::take(&mut self.waiting) {
             let ready = judged.is_none_or(|judged| {
                 w.open.retain(|id| *id != judged.id);
-                let late = judged.end.window().sent > w.task.txn.end.window().done.saturating_add(WAIT_NS_MAX);
+                let late =
+                    judged.end.window().sent > w.task.txn.end.window().done.saturating_add(WAIT_NS_MAX);
                 w.until <= key_of(judged) && (w.open.is_empty() || late)
             });
             if ready { due.push(w) } else { waiting.push(w) }
@@ -640,7 +649,11 @@ impl Explainer {
     /// When the oldest transaction that still waits took its first snapshot.
     pub fn oldest_waiting(&self) -> Option<Nanos> {
         let waiting = self.waiting.iter().map(|w| w.task.txn.sent());
-        let uncertified = self.worlds.iter().flat_map(|w| &w.uncertified).map(|e| e.txn.sent());
+        let uncertified = self
+            .worlds
+            .iter()
+            .flat_map(|w| &w.uncertified)
+            .map(|e| e.txn.sent());
         waiting.chain(uncertified).min()
     }
 

@@ -82,7 +82,12 @@ pub struct Explanations {
 
 impl Explainer {
     /// Every way to explain a transaction in a world, as far as they write different things.
-    pub fn explanations(&self, world: &World, task: &Task, hidden: Option<crate::points::CommitId>) -> Explanations {
+    pub fn explanations(
+        &self,
+        world: &World,
+        task: &Task,
+        hidden: Option<crate::points::CommitId>,
+    ) -> Explanations {
         let scene = world.scene(&self.planner, hidden);
         let chooser = RefCell::new(Chooser::default());
         let mut all = Explanations {
@@ -207,7 +212,12 @@ impl Explainer {
         if !task.is_committed() || !(writes || asked) {
             // What a transaction without effects saw is tried again when the others have been placed.
             ways.found.iter_mut().for_each(|way| {
-                if ahead.sequencer.hasty_before(last_done(&task.txn)).next().is_some() {
+                if ahead
+                    .sequencer
+                    .hasty_before(last_done(&task.txn))
+                    .next()
+                    .is_some()
+                {
                     way.facts.clear();
                 }
             });
@@ -222,8 +232,12 @@ impl Explainer {
         if others.is_empty() {
             return Some(Vec::new());
         }
-        let attempt = unexplained.as_ref().or(ways.found.first().map(|way| &way.attempt));
-        let Some(attempt) = attempt else { return Some(Vec::new()) };
+        let attempt = unexplained
+            .as_ref()
+            .or(ways.found.first().map(|way| &way.attempt));
+        let Some(attempt) = attempt else {
+            return Some(Vec::new());
+        };
         let own = Footprint::new(&task.txn, attempt, &world.store);
         let mut rivals = Vec::new();
         for other in others {
@@ -269,7 +283,8 @@ impl Explainer {
             if other.id == a.txn.id || other.id == b.txn.id || other.sent() > done {
                 continue;
             }
-            if other.is_spread() || !matches!(other.end, End::Committed(_)) || other.end.window().done < sent {
+            if other.is_spread() || !matches!(other.end, End::Committed(_)) || other.end.window().done < sent
+            {
                 return true;
             }
             watchers.push(other.clone());
@@ -285,8 +300,12 @@ impl Explainer {
     /// Whether both orders explain both and leave the same rows.
     fn commute(&mut self, world: &World, a: &Task, b: &Task) -> bool {
         self.births.remembers = true;
-        let Some(one) = self.in_turn(world, a, b) else { return false };
-        let Some(two) = self.in_turn(world, b, a) else { return false };
+        let Some(one) = self.in_turn(world, a, b) else {
+            return false;
+        };
+        let Some(two) = self.in_turn(world, b, a) else {
+            return false;
+        };
         merge::same_rows(&one, &two)
     }
 
@@ -334,7 +353,8 @@ impl Explainer {
 
 impl Explanations {
     fn add(&mut self, attempt: Attempt, decisions: Vec<Decision>, committed: bool) {
-        let same = |other: &&mut Explanation| !committed || other.attempt.overlay.writes_same(&attempt.overlay);
+        let same =
+            |other: &&mut Explanation| !committed || other.attempt.overlay.writes_same(&attempt.overlay);
         match self.found.iter_mut().find(same) {
             Some(known) => known.facts.retain(|d| decisions.contains(d)),
             None => self.found.push(Explanation {
@@ -356,13 +376,18 @@ fn nowhere(world: World, difference: Option<(Difference, usize)>) -> Placement {
 /// When the last of its statements had been answered.
 fn last_done(txn: &Transaction) -> Nanos {
     let data = txn.steps.iter().filter(|s| s.control == Control::Data);
-    data.map(|s| s.seen.window.done).max().unwrap_or(txn.end.window().done)
+    data.map(|s| s.seen.window.done)
+        .max()
+        .unwrap_or(txn.end.window().done)
 }
 
 /// Whether its answers say that it wrote nothing.
 pub fn wrote_nothing(txn: &Transaction, attempt: &Attempt) -> bool {
-    attempt.wrote.iter().all(|&step| match &txn.steps[step].seen.outcome {
-        Outcome::Answer(answer) => answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0")),
-        _ => true,
-    })
+    attempt
+        .wrote
+        .iter()
+        .all(|&step| match &txn.steps[step].seen.outcome {
+            Outcome::Answer(answer) => answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0")),
+            _ => true,
+        })
 }

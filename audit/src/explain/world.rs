@@ -117,11 +117,17 @@ impl World {
     }
 
     /// Applies what a transaction wrote.
-    pub fn apply(&mut self, txn: &Arc<Transaction>, attempt: &Attempt, births: &mut Births) -> Option<CommitId> {
+    pub fn apply(
+        &mut self,
+        txn: &Arc<Transaction>,
+        attempt: &Attempt,
+        births: &mut Births,
+    ) -> Option<CommitId> {
         self.footprints.remove(&txn.id);
         if !self.footprints.is_empty() && !attempt.overlay.is_empty() {
             let own = Footprint::new(txn, attempt, &self.store);
-            self.footprints.retain(|_, other| !other.sees(&own) && !own.beyond_rows);
+            self.footprints
+                .retain(|_, other| !other.sees(&own) && !own.beyond_rows);
         }
         let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order, births);
         if births.remembers
@@ -137,7 +143,13 @@ impl World {
     }
 
     /// Keeps what an explanation says about the order of commits, and what its answers taught.
-    pub fn record(&mut self, attempt: &Attempt, decisions: &[Decision], facts: &[Decision], witness: impl FnOnce() -> Member) {
+    pub fn record(
+        &mut self,
+        attempt: &Attempt,
+        decisions: &[Decision],
+        facts: &[Decision],
+        witness: impl FnOnce() -> Member,
+    ) {
         if decisions.is_empty() {
             for lesson in &attempt.lessons {
                 apply::learn(&mut self.store, lesson);
@@ -230,7 +242,12 @@ impl World {
     pub fn distrust(&mut self, table: TableId, row: &crate::state::Row) {
         let catalog = self.store.catalog.clone();
         let key = catalog.table(table).and_then(|t| t.primary_key());
-        let values = key.map(|k| k.columns.iter().filter_map(|c| row.get(*c).cloned()).collect::<Vec<_>>());
+        let values = key.map(|k| {
+            k.columns
+                .iter()
+                .filter_map(|c| row.get(*c).cloned())
+                .collect::<Vec<_>>()
+        });
         match (key, values) {
             (Some(key), Some(values)) if !values.iter().any(Value::has_unknown) => {
                 self.store.table_mut(table).distrust(&key.columns, &values);
@@ -259,7 +276,11 @@ impl World {
 
     /// Whether a step read where something of somebody else had to be guessed.
     pub fn is_guessed(&self, txn: &Transaction, attempt: &Attempt, step: usize) -> bool {
-        let touches = attempt.reads.iter().filter(|r| r.step <= step).flat_map(|r| &r.touches);
+        let touches = attempt
+            .reads
+            .iter()
+            .filter(|r| r.step <= step)
+            .flat_map(|r| &r.touches);
         let read = touches.map(|t| match t {
             Touch::Key { table, .. } | Touch::Scan { table, .. } => *table,
         });
@@ -272,7 +293,8 @@ impl World {
     /// Forgets what no snapshot from `horizon` on can ask for.
     pub fn collect(&mut self, horizon: Nanos) {
         let mut settled = Vec::new();
-        self.order.settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
+        self.order
+            .settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
         let below = self.order.settled();
         for (table, id) in settled {
             self.store.prune(table, id, below);

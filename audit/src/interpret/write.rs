@@ -310,11 +310,23 @@ impl Run<'_> {
         }
         batch.finish()?;
         if open {
-            self.effects
-                .borrow_mut()
-                .push(Effect::Unseen { table: table.storage });
+            self.unseen(&table, &update.select);
         }
         Ok(result)
+    }
+
+    /// Rows that nobody has seen may have been written; or rows that are known, because of others joined to them
+    /// that are not.
+    fn unseen(&self, table: &Table, select: &Select) {
+        let table = table.storage;
+        let effect = match select.relations.len() {
+            0 | 1 => Effect::Unseen { table },
+            _ => Effect::Havoc {
+                table,
+                reason: "joined_with_unseen_rows".to_owned(),
+            },
+        };
+        self.effects.borrow_mut().push(effect);
     }
 
     pub(super) fn delete(&self, delete: &Delete, outer: Option<&Scope<'_>>) -> Outcome<Written> {
@@ -362,6 +374,8 @@ impl Run<'_> {
         batch.finish()?;
         if unsure {
             self.havoc(&table, "delete_of_uncertain_rows");
+        } else if open {
+            self.unseen(&table, &delete.select);
         }
         Ok(result)
     }

@@ -211,7 +211,11 @@ impl View for CaseView<'_> {
         // A row that was learned later may have been anything when the case began.
         let is_late = |id: &RowId| {
             let chain = kept.and_then(|t| t.chain(*id));
-            chain.is_some_and(|c| c.versions.iter().any(|v| v.since > 0 && v.since >= self.base.start))
+            chain.is_some_and(|c| {
+                c.versions
+                    .iter()
+                    .any(|v| v.since > 0 && v.since >= self.base.start)
+            })
         };
         self.knowledge(table) == Knowledge::Complete
             || kept.is_some_and(|t| {

@@ -66,7 +66,12 @@ impl<T: Clone + Default> Forest<T> {
             let leaves = m.leaves.iter().enumerate();
             leaves.filter_map(move |(l, leaf)| leaf.as_ref().map(|leaf| (from + l * LEAF, leaf)))
         });
-        leaves.flat_map(|(from, leaf)| leaf.cells.iter().enumerate().map(move |(c, cell)| (from + c, cell)))
+        leaves.flat_map(|(from, leaf)| {
+            leaf.cells
+                .iter()
+                .enumerate()
+                .map(move |(c, cell)| (from + c, cell))
+        })
     }
 
     /// Gives back the memory around a place, if nothing is there that `is_empty` would miss.

@@ -168,7 +168,7 @@ impl Table {
 
     /// What a scan by a snapshot taken at `sent` or later can rely on.
     pub fn scanned_at(&self, sent: Nanos) -> Knowledge {
-        if sent <= self.blurred_until {
+        if self.blurred_until > 0 && sent <= self.blurred_until {
             Knowledge::Partial
         } else {
             self.scanned()
@@ -372,12 +372,22 @@ impl Table {
 
     /// Makes single cells of the newest version unknown.
     pub fn soften_cells(&mut self, id: RowId, columns: &[usize]) {
-        let Some(row) = self.chain(id).and_then(|c| c.versions.last()).and_then(|v| v.row.clone()) else {
+        let Some(row) = self
+            .chain(id)
+            .and_then(|c| c.versions.last())
+            .and_then(|v| v.row.clone())
+        else {
             return;
         };
         let cells = row.iter().enumerate();
         let cells: Vec<Value> = cells
-            .map(|(at, v)| if columns.contains(&at) { Value::Unknown } else { v.clone() })
+            .map(|(at, v)| {
+                if columns.contains(&at) {
+                    Value::Unknown
+                } else {
+                    v.clone()
+                }
+            })
             .collect();
         let unknown: Row = cells.into();
         for index in self.indexes.get_mut() {
