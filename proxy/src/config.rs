@@ -67,7 +67,7 @@ pub struct Proxy {
     pub connect_seconds: u64,
     /// Seconds of silence before TCP keepalive probes start; 0 turns them off.
     pub keepalive_seconds: u64,
-    /// Threads that relay; 0 means one per processor.
+    /// Threads that relay; 0 means one for every two processors (the recorder and the audit have their own).
     pub threads: usize,
     /// Permissions of a unix socket that is listened on, in octal.
     pub socket_mode: String,

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -35,6 +36,19 @@ impl Rewound {
 }
 
 impl Leg {
+    /// Where a leg to the server comes from, as the server sees it; `None` on a unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        let socket = match self {
+            Leg::Plain(socket) => socket,
+            Leg::Client(stream) => &stream.get_ref().0.socket,
+            Leg::Server(stream) => stream.get_ref().0,
+        };
+        match socket {
+            Socket::Tcp(socket) => socket.local_addr().ok(),
+            Socket::Unix(_) => None,
+        }
+    }
+
     pub fn is_tls(&self) -> bool {
         !matches!(self, Leg::Plain(_))
     }

@@ -57,11 +57,8 @@ impl Running {
     pub fn start(config: Config) -> Result<Running> {
         let live = Arc::new(Live::new(config.clone()));
         let shared = Arc::new(Shared::new(&config, live.clone())?);
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        if config.proxy.threads > 0 {
-            builder.worker_threads(config.proxy.threads);
-        }
-        let runtime = builder
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(relay_threads(&config))
             .thread_name("relay")
             .enable_all()
             .build()
@@ -248,6 +245,15 @@ impl Shared {
                 )
             })
             .collect()
+    }
+}
+
+/// A relay mostly waits, and threads that wake each other cost more than they bring: one carries tens of thousands
+/// of round trips per second.
+fn relay_threads(config: &Config) -> usize {
+    match config.proxy.threads {
+        0 => std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2)),
+        threads => threads,
     }
 }
 

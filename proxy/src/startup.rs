@@ -22,6 +22,7 @@ use crate::relay::{Begun, Drain, Ended, relay};
 use crate::serve::Shared;
 use crate::tls;
 use crate::wire::message::{self, First};
+use crate::writers::Own;
 use anyhow::{Context, Result};
 use bytes::{Bytes, BytesMut};
 use std::sync::atomic::Ordering::Relaxed;
@@ -266,6 +267,10 @@ async fn session(
             sent_bytes: 0,
         }
     };
+    // Known before the recorder hears of it: who looks for strangers must not take this for one.
+    let _own = server
+        .local_address()
+        .map(|local| Own::open_socket(&shared.live, local));
     let lane = if replication {
         shared.live.replication_sessions.fetch_add(1, Relaxed);
         None

@@ -10,15 +10,18 @@
 
 use crate::bootstrap::rows;
 use crate::clock;
+use crate::live::Live;
 use anyhow::Result;
 use pgassay_audit::trace::Record;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 
-/// The proxy's connections to the server, past and present: by the process id that the server told
-/// (BackendKeyData), or by their own address.
+/// The proxy's connections to the server: by the process id that the server told (BackendKeyData), or by their
+/// own address, which is known before the first byte is sent. A process id stays known after the connection ended;
+/// an address soon belongs to somebody else.
 #[derive(Debug, Default)]
 pub struct Own {
     known: Mutex<Known>,
@@ -27,7 +30,8 @@ pub struct Own {
 #[derive(Debug, Default)]
 struct Known {
     pids: Remembered<u32>,
-    sockets: Remembered<SocketAddr>,
+    /// Open, or closed at that instant.
+    sockets: HashMap<SocketAddr, Option<Instant>>,
 }
 
 /// The latest so many.
@@ -39,6 +43,14 @@ struct Remembered<T> {
 
 /// A connection that ended is remembered until so many others came.
 const REMEMBERED: usize = 50_000;
+/// The server may list a connection a little longer than it lives; nobody else gets its address so soon.
+const LINGERS: Duration = Duration::from_secs(20);
+
+/// The address of an open connection to the server; see [`Own::open_socket`].
+pub struct OwnSocket {
+    live: Arc<Live>,
+    local: SocketAddr,
+}
 
 impl<T> Default for Remembered<T> {
     fn default() -> Remembered<T> {
@@ -67,19 +79,38 @@ impl Own {
         self.known().pids.add(pid);
     }
 
-    /// The local address of a socket to the server.
-    pub fn add_socket(&self, local: SocketAddr) {
-        self.known().sockets.add(local);
+    /// The local address of a socket to the server, for as long as what is returned lives.
+    pub fn open_socket(live: &Arc<Live>, local: SocketAddr) -> OwnSocket {
+        let mut known = live.own.known();
+        known
+            .sockets
+            .retain(|_, closed| closed.is_none_or(|at| at.elapsed() < LINGERS));
+        known.sockets.insert(local, None);
+        OwnSocket {
+            live: live.clone(),
+            local,
+        }
     }
 
     fn has(&self, backend: &Backend) -> bool {
         let known = self.known();
         known.pids.set.contains(&backend.pid)
-            || backend.from.is_some_and(|from| known.sockets.set.contains(&from))
+            || backend
+                .from
+                .and_then(|from| known.sockets.get(&from))
+                .is_some_and(|closed| closed.is_none_or(|at| at.elapsed() < LINGERS))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OwnSocket {
+    fn drop(&mut self) {
+        if let Some(closed) = self.live.own.known().sockets.get_mut(&self.local) {
+            *closed = Some(Instant::now());
+        }
     }
 }
 
@@ -207,13 +238,18 @@ mod tests {
 
     #[test]
     fn own_backends_are_known_by_process_or_socket() {
-        let own = Own::default();
+        let live = Arc::new(Live::new(crate::config::Config::default()));
+        let own = &live.own;
         own.add_backend(1);
-        own.add_socket(SocketAddr::from(([127, 0, 0, 1], 50)));
+        let open = Own::open_socket(&live, SocketAddr::from(([127, 0, 0, 1], 50)));
         let mut watch = Watch::default();
         let all = || vec![backend(1, 0), backend(2, 50)];
-        assert_eq!(told(watch.judge(all(), &own, 1)), Some((true, vec![])));
-        assert_eq!(told(watch.judge(all(), &own, 2)), None);
+        assert_eq!(told(watch.judge(all(), own, 1)), Some((true, vec![])));
+        assert_eq!(told(watch.judge(all(), own, 2)), None);
+        // It has ended, and the server has not noticed yet.
+        drop(open);
+        assert_eq!(told(watch.judge(all(), own, 3)), None);
+        assert!(!watch.is_undecided());
     }
 
     #[test]

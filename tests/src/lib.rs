@@ -11,6 +11,7 @@ pub mod random;
 pub mod raw;
 pub mod recorded;
 pub mod sniff;
+pub mod wait;
 pub mod http;
 pub mod lost;
 pub mod fuzz_sql;

@@ -8,18 +8,10 @@ use pgassay_tests::cluster::{Cluster, Options};
 use pgassay_tests::proxy::Proxy;
 use pgassay_tests::raw::{Client, Message, VERSION_3_0, message, startup, text};
 use pgassay_tests::sniff::Sniffer;
+use pgassay_tests::wait;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 const QUESTION: &[u8] = b"pg_current_xact_id_if_assigned";
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} did not happen within 60 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// proxy → sniffer → server; the side connection does not pass the sniffer.
 fn injecting(cluster: &Cluster, behind: &Sniffer, journal: Option<&Path>) -> Proxy {
@@ -140,7 +132,7 @@ fn clients_read_the_same(options: Options) {
     let cluster = Cluster::start_with(options.set("track_commit_timestamp", "on")).unwrap();
     let behind = Sniffer::start(cluster.port());
     let proxy = injecting(&cluster, &behind, None);
-    wait_until("permission", || proxy.live().xids.is_given());
+    wait::until("permission", || proxy.live().xids.is_given());
 
     let direct = play(cluster.port());
     let through = play(proxy.port());
@@ -184,7 +176,7 @@ fn the_trace_has_the_timestamps_of_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let journal = dir.path().join("journal");
     let proxy = injecting(&cluster, &behind, Some(&journal));
-    wait_until("permission", || proxy.live().xids.is_given());
+    wait::until("permission", || proxy.live().xids.is_given());
     let mut client = Client::log_in(proxy.port());
     client.query("create table t(a int)");
     for number in 0..3 {
@@ -205,7 +197,7 @@ fn the_trace_has_the_timestamps_of_the_server() {
         })
         .collect();
     let mut told = Vec::new();
-    wait_until("three timestamps in the journal", || {
+    wait::until("three timestamps in the journal", || {
         told = timestamps(&journal);
         told.len() == 3
     });
@@ -264,7 +256,7 @@ fn a_question_that_is_refused_is_the_answer_to_one_commit_only() {
     let cluster = Cluster::start_with(Options::default().set("track_commit_timestamp", "on")).unwrap();
     let behind = Sniffer::start(cluster.port());
     let proxy = injecting(&cluster, &behind, None);
-    wait_until("permission", || proxy.live().xids.is_given());
+    wait::until("permission", || proxy.live().xids.is_given());
     let mut owner = Client::log_in(cluster.port());
     owner.query("create role app login; create table t(a int); grant all on t to app");
     owner.query("revoke execute on function pg_current_xact_id_if_assigned() from public");

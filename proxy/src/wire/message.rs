@@ -188,24 +188,4 @@ mod tests {
             b"user\0replication\0\0"
         ))));
     }
-
-    #[test]
-    fn random_bytes_do_no_harm() {
-        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-        let mut bytes = Vec::new();
-        for _ in 0..20_000 {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            bytes.clear();
-            bytes.extend(seed.to_le_bytes().into_iter().cycle().take((seed % 40) as usize));
-            if let Some(head) = bytes.first_mut() {
-                *head = if seed % 3 == 0 { 0 } else { *head };
-            }
-            if let Ok(Some((_, length))) = first(&bytes) {
-                assert!(length <= bytes.len());
-            }
-            startup_parameters(&bytes);
-        }
-    }
 }
