@@ -13,6 +13,7 @@ use crate::explain::world::Explained;
 use crate::explain::{Accusation, Ahead, Explainer, Fate};
 use crate::points::{CommitId, PointId};
 use crate::reference::Member;
+use crate::relate;
 use crate::sequence::{Item, Sequencer};
 use crate::story::{self, Proof};
 use crate::trace::{Nanos, Record};
@@ -374,14 +375,16 @@ impl Auditor {
         if told.is_empty() {
             told.push((0, suspect.step, suspect.difference.clone()));
         }
+        let rule = classify::suspect(suspect, world, commit, &self.explainer);
+        let related = relate::story(rule, suspect, members, world, &self.explainer);
         let proof = Proof {
-            rule: classify::suspect(suspect, world, commit, &self.explainer),
+            rule,
             level: suspect.level,
-            members: &members,
+            members: &related.members,
             differences: &told,
-            edges: &[],
+            edges: &related.edges,
             shapes,
-            initial: story::initial_rows(&members, world),
+            initial: story::initial_rows(&related.members, world),
         };
         self.report(first_sight, story::tell(&proof), found);
         Accused::Proved
@@ -474,10 +477,10 @@ impl Auditor {
         match confirm::cycle(cycle, &self.explainer, participates, real_time) {
             Confirmed::Impossible { members, differences } => {
                 let len = cycle.len();
-                let edges: Vec<(usize, usize, &'static str)> = cycle
+                let edges: Vec<relate::Relation> = cycle
                     .iter()
                     .enumerate()
-                    .map(|(at, (_, kind))| (at, (at + 1) % len, *kind))
+                    .map(|(at, (_, kind))| (at, (at + 1) % len, *kind, None))
                     .collect();
                 let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
                 let proof = Proof {

@@ -70,15 +70,8 @@ pub fn suspect(
         return &anomaly::STALE_READ;
     }
     // With the writes of a transaction that was rolled back, or not yet committed?
-    for other in explainer.recent_aborted() {
-        if explains(
-            suspect,
-            &graft(other, usize::MAX, txn, suspect.step),
-            &weak,
-            &place,
-        ) {
-            return &anomaly::ABORTED_READ;
-        }
+    if rolled_back(suspect, world, commit, explainer).is_some() {
+        return &anomaly::ABORTED_READ;
     }
     for other in explainer.recent_committed() {
         if other.id == txn.id {
@@ -107,8 +100,29 @@ pub fn suspect(
     found
 }
 
+/// The transaction that was rolled back and whose writes the suspect saw, if there is one.
+pub fn rolled_back(
+    suspect: &Suspect,
+    world: &World,
+    commit: Option<CommitId>,
+    explainer: &Explainer,
+) -> Option<Arc<Transaction>> {
+    let place = Place {
+        world,
+        commit,
+        explainer,
+    };
+    let weak = statement_snapshots();
+    let mut writers = explainer.recent_aborted();
+    let seen = |other: &&Arc<Transaction>| {
+        let grafted = graft(other, usize::MAX, &suspect.txn, suspect.step);
+        explains(suspect, &grafted, &weak, &place)
+    };
+    writers.find(seen).cloned()
+}
+
 /// What READ COMMITTED promises: the weakest view that another snapshot could have given.
-fn statement_snapshots() -> LevelRules {
+pub fn statement_snapshots() -> LevelRules {
     let profile = Profile::named("postgres").expect("the profile is built in");
     *profile
         .level(Level::ReadCommitted)
@@ -127,7 +141,7 @@ fn step_with(step: &Step, window: impl Fn(Window) -> Window) -> Step {
 }
 
 /// The one step, as a transaction of its own.
-fn only_step(txn: &Transaction, step: usize, window: impl Fn(Window) -> Window) -> Transaction {
+pub fn only_step(txn: &Transaction, step: usize, window: impl Fn(Window) -> Window) -> Transaction {
     Transaction {
         steps: vec![step_with(&txn.steps[step], window)],
         ..txn.clone()

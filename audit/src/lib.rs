@@ -23,6 +23,7 @@ pub mod certify;
 pub mod reference;
 pub mod classify;
 pub mod confirm;
+pub mod relate;
 pub mod coverage;
 pub mod verdict;
 pub mod story;

@@ -9,6 +9,7 @@ use crate::explain::world::World;
 use crate::interpret::Difference;
 use crate::points::CommitId;
 use crate::reference::Member;
+use crate::relate::Relation;
 use crate::report::script::inline;
 use crate::state::{Row, TableId};
 use crate::trace::{Observation, Outcome};
@@ -33,7 +34,7 @@ pub struct Proof<'a> {
     /// Member, step and why it differs.
     pub differences: &'a [(usize, usize, Difference)],
     /// Member → member.
-    pub edges: &'a [(usize, usize, &'static str)],
+    pub edges: &'a [Relation],
     /// Shapes of the culprits, for the fingerprint.
     pub shapes: Vec<Arc<str>>,
     /// The rows that the story starts from, as text.
@@ -86,7 +87,7 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
     let edges: Vec<Edge> = proof
         .edges
         .iter()
-        .map(|(from, to, kind)| {
+        .map(|(from, to, kind, read)| {
             let (from, to) = (place(*from), place(*to));
             // Where an update is lost, what the second one «read» of the first is the row that it writes over.
             let over = *kind == "wr" && proof.rule.name == anomaly::LOST_UPDATE.name;
@@ -95,10 +96,12 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
                 from,
                 to,
                 kind: (*kind).to_owned(),
-                why: why(kind, from, to),
-                read: reader(kind, from, to)
-                    .and_then(|t| culprits.iter().find(|(culprit, _)| *culprit == t))
-                    .map(|(_, s)| *s),
+                why: why(kind, (from, to), &transactions),
+                read: read.or_else(|| {
+                    let own = reader(kind, from, to)?;
+                    let culprit = culprits.iter().find(|(culprit, _)| *culprit == own);
+                    culprit.map(|(_, s)| *s)
+                }),
             }
         })
         .collect();
@@ -265,13 +268,16 @@ pub fn answer(outcome: &Outcome) -> String {
     }
 }
 
-fn why(kind: &str, from: usize, to: usize) -> String {
+fn why(kind: &str, (from, to): (usize, usize), told: &[StoryTransaction]) -> String {
     let (a, b) = (format!("t{}", from + 1), format!("t{}", to + 1));
     match kind {
+        "wr" if told[from].committed == Some(false) => {
+            format!("{b} saw what {a} wrote, but {a} was rolled back: nobody may see that")
+        }
         "wr" => format!("{b} saw what {a} wrote, so {a} comes first"),
         "ww" => format!("{b} wrote over what {a} had written, so {a} comes first"),
         "rw" => format!("{a} read what was there before {b} wrote, so {a} comes first"),
-        "real-time" => format!("{a} had ended before {b} began"),
+        "real-time" => format!("{a} had committed, and its client knew, before {b} asked: {a} comes first"),
         _ => format!("{a} comes before {b}"),
     }
 }
@@ -284,9 +290,9 @@ fn prose(rule: &Rule, violation: &Violation) -> String {
         let _ = writeln!(text, "{}.", edge.why);
     }
     let names: Vec<&str> = violation.transactions.iter().map(|t| t.name.as_str()).collect();
-    match (violation.edges.is_empty(), names.as_slice()) {
+    match (violation.edges.len() < 2, names.as_slice()) {
         (false, _) => {
-            let _ = writeln!(text, "No serial order of {} keeps all of that.", listed(&names));
+            let _ = writeln!(text, "No order of {} keeps all of that.", listed(&names));
         }
         (true, [only]) => {
             let _ = writeln!(text, "No state that {only} may have read gives this answer.");
