@@ -73,20 +73,8 @@ pub fn suspect(
     if rolled_back(suspect, world, commit, explainer).is_some() {
         return &anomaly::ABORTED_READ;
     }
-    for other in explainer.recent_committed() {
-        if other.id == txn.id {
-            continue;
-        }
-        for keep in 1..other.steps.len() {
-            if explains(suspect, &graft(other, keep, txn, suspect.step), &weak, &place) {
-                let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
-                return match (more, saw(other, txn)) {
-                    (true, _) => &anomaly::INTERMEDIATE_READ,
-                    (false, true) => &anomaly::CIRCULAR_INFORMATION_FLOW,
-                    (false, false) => &anomaly::FUTURE_READ,
-                };
-            }
-        }
+    if let Some((_, rule)) = unfinished(suspect, world, commit, explainer) {
+        return rule;
     }
     let future = only_step(txn, suspect.step, |window| {
         Window::new(window.sent, Nanos::MAX - 1)
@@ -119,6 +107,35 @@ pub fn rolled_back(
         explains(suspect, &grafted, &weak, &place)
     };
     writers.find(seen).cloned()
+}
+
+/// The transaction whose writes the suspect saw before it had finished, and what that is called.
+pub fn unfinished(
+    suspect: &Suspect,
+    world: &World,
+    commit: Option<CommitId>,
+    explainer: &Explainer,
+) -> Option<(Arc<Transaction>, &'static Rule)> {
+    let place = Place {
+        world,
+        commit,
+        explainer,
+    };
+    let (txn, weak) = (&suspect.txn, statement_snapshots());
+    for other in explainer.recent_committed().filter(|other| other.id != txn.id) {
+        for keep in 1..other.steps.len() {
+            if explains(suspect, &graft(other, keep, txn, suspect.step), &weak, &place) {
+                let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
+                let rule = match (more, saw(other, txn)) {
+                    (true, _) => &anomaly::INTERMEDIATE_READ,
+                    (false, true) => &anomaly::CIRCULAR_INFORMATION_FLOW,
+                    (false, false) => &anomaly::FUTURE_READ,
+                };
+                return Some((other.clone(), rule));
+            }
+        }
+    }
+    None
 }
 
 /// What READ COMMITTED promises: the weakest view that another snapshot could have given.

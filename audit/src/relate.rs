@@ -60,6 +60,25 @@ pub fn story(
         edges.push((members.len(), 0, "wr", Some(suspect.step)));
         members.push(member_of(&writer, None, explainer));
     }
+    let early = [
+        &anomaly::INTERMEDIATE_READ,
+        &anomaly::FUTURE_READ,
+        &anomaly::CIRCULAR_INFORMATION_FLOW,
+    ];
+    if early.iter().any(|each| each.name == rule.name)
+        && let Some((writer, _)) = classify::unfinished(suspect, world, members[0].commit, explainer)
+    {
+        let known = members.iter().position(|member| member.txn.id == writer.id);
+        let at = known.unwrap_or(members.len());
+        if known.is_none() {
+            let commit = world.order.iter().find(|(_, commit)| commit.txn.id == writer.id);
+            members.push(member_of(&writer, commit.map(|(id, _)| id), explainer));
+        }
+        edges.push((at, 0, "wr", Some(suspect.step)));
+        if rule.name == anomaly::CIRCULAR_INFORMATION_FLOW.name {
+            edges.push((0, at, "wr", None));
+        }
+    }
     if rule.name == anomaly::STALE_READ.name
         && members.len() == 1
         && let Some((id, writer)) = place.missed(suspect)
@@ -67,8 +86,24 @@ pub fn story(
         members.push(member_of(&writer, Some(id), explainer));
     }
     edges.extend(place.relations(&members));
+    let mut edges = strongest(edges);
     edges.truncate(ARROWS_MAX);
     Related { members, edges }
+}
+
+/// One arrow in each direction: the one that says most.
+fn strongest(edges: Vec<Relation>) -> Vec<Relation> {
+    const KINDS: [&str; 4] = ["real-time", "ww", "wr", "rw"];
+    let weight = |kind: &str| KINDS.iter().position(|k| *k == kind);
+    let mut kept: Vec<Relation> = Vec::new();
+    for edge in edges {
+        match kept.iter_mut().find(|k| (k.0, k.1) == (edge.0, edge.1)) {
+            Some(same) if weight(edge.2) < weight(same.2) => *same = edge,
+            Some(_) => {}
+            None => kept.push(edge),
+        }
+    }
+    kept
 }
 
 fn member_of(txn: &std::sync::Arc<Transaction>, commit: Option<CommitId>, explainer: &Explainer) -> Member {

@@ -96,7 +96,7 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
                 from,
                 to,
                 kind: (*kind).to_owned(),
-                why: why(kind, (from, to), &transactions),
+                why: why(kind, (from, to), *read, &transactions),
                 read: read.or_else(|| {
                     let own = reader(kind, from, to)?;
                     let culprit = culprits.iter().find(|(culprit, _)| *culprit == own);
@@ -268,11 +268,21 @@ pub fn answer(outcome: &Outcome) -> String {
     }
 }
 
-fn why(kind: &str, (from, to): (usize, usize), told: &[StoryTransaction]) -> String {
+fn why(kind: &str, (from, to): (usize, usize), read: Option<usize>, told: &[StoryTransaction]) -> String {
     let (a, b) = (format!("t{}", from + 1), format!("t{}", to + 1));
+    let answered = read
+        .and_then(|n| told[to].statements.get(n))
+        .map(|s| s.window.done);
+    let asked_to_commit = told[from].commit.map(|window| window.sent);
+    let too_early = answered
+        .zip(asked_to_commit)
+        .is_some_and(|(answered, asked)| answered < asked);
     match kind {
         "wr" if told[from].committed == Some(false) => {
             format!("{b} saw what {a} wrote, but {a} was rolled back: nobody may see that")
+        }
+        "wr" if too_early => {
+            format!("{b} saw what {a} wrote before {a} asked to commit: nobody may see that yet")
         }
         "wr" => format!("{b} saw what {a} wrote, so {a} comes first"),
         "ww" => format!("{b} wrote over what {a} had written, so {a} comes first"),
