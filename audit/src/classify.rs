@@ -46,7 +46,11 @@ pub fn suspect(
     let weak = statement_snapshots();
     // Every answer alone is fine, but not together with what others saw?
     if explains_in(suspect, txn, &suspect.rules, &place, &world.order.without_facts()) {
-        return &anomaly::LONG_FORK;
+        // What one writer made of a row was not there for the next one.
+        return match writes(&txn.steps[suspect.step].seen.text) {
+            true => &anomaly::LOST_UPDATE,
+            false => &anomaly::LONG_FORK,
+        };
     }
     // Another snapshot for this statement alone?
     if suspect.rules.read_point != ReadPoint::Statement

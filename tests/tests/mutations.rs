@@ -108,9 +108,8 @@ fn wrong_answers_are_caught() {
             seed: seed + at as u64,
             level,
             claim: None,
-            // One after the other: where writers of one row overlap, the audit may have to guess, and accuses nobody.
-            clients: 1,
-            rounds: 24,
+            clients: 4,
+            rounds: 6,
         };
         let (live, records) = record(&cluster, &traffic);
         assert!(

@@ -61,7 +61,11 @@ fn names(world: &World) -> BTreeSet<TxnId> {
 
 /// Whether both expect the same of what is still to come.
 fn same_duties(a: &World, b: &World) -> bool {
-    a.waiting == b.waiting && a.blended == b.blended && names(a) == names(b) && same_tables(a, b)
+    a.waiting == b.waiting
+        && a.blended == b.blended
+        && a.widened == b.widened
+        && names(a) == names(b)
+        && same_tables(a, b)
 }
 
 /// Whether as much is known of the tables.

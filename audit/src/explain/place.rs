@@ -64,6 +64,15 @@ pub enum Placement {
     GivenUp(World),
 }
 
+/// What the order of two writers changes.
+enum Pair {
+    /// What others find in between, or at the end.
+    Different,
+    /// Only what they find in between.
+    Commuting,
+    Same,
+}
+
 /// One way to explain a transaction.
 pub struct Explanation {
     pub attempt: Attempt,
@@ -259,13 +268,20 @@ impl Explainer {
         }
         let mut kept = Vec::new();
         for (rival, footprint) in rivals {
-            let alike = ways.found.len() == 1
-                && own.is_blind
-                && footprint.is_blind
-                && !self.is_observed(world, task, &rival, ahead)
-                && self.commute(world, task, &rival);
-            if !alike {
-                kept.push(rival);
+            let blind = ways.found.len() == 1 && own.is_blind && footprint.is_blind;
+            let pair = if blind {
+                self.compare(world, task, &rival)
+            } else {
+                Pair::Different
+            };
+            match pair {
+                // Whoever looks in between sees the same.
+                Pair::Same => {
+                    world.widen(task.txn.id, rival.txn.end.window());
+                    world.widen(rival.txn.id, task.txn.end.window());
+                }
+                Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
+                _ => kept.push(rival),
             }
         }
         Some(kept)
@@ -297,28 +313,40 @@ impl Explainer {
         })
     }
 
-    /// Whether both orders explain both and leave the same rows.
-    fn commute(&mut self, world: &World, a: &Task, b: &Task) -> bool {
+    /// What the order of two writers changes.
+    fn compare(&mut self, world: &World, a: &Task, b: &Task) -> Pair {
         self.births.remembers = true;
-        let Some(one) = self.in_turn(world, a, b) else {
-            return false;
+        let mut ends = Vec::new();
+        for (first, second) in [(a, b), (b, a)] {
+            let Some(between) = self.then(world, first) else {
+                return Pair::Different;
+            };
+            let Some(after) = self.then(&between, second) else {
+                return Pair::Different;
+            };
+            ends.push((between, after));
+        }
+        let (two, one) = (ends.pop(), ends.pop());
+        let (Some((between_a, after_ab)), Some((between_b, after_ba))) = (one, two) else {
+            return Pair::Different;
         };
-        let Some(two) = self.in_turn(world, b, a) else {
-            return false;
-        };
-        merge::same_rows(&one, &two)
+        match (
+            merge::same_rows(&after_ab, &after_ba),
+            merge::same_rows(&between_a, &between_b),
+        ) {
+            (true, true) => Pair::Same,
+            (true, false) => Pair::Commuting,
+            (false, _) => Pair::Different,
+        }
     }
 
-    fn in_turn(&mut self, world: &World, first: &Task, second: &Task) -> Option<World> {
-        let mut world = world.clone();
-        for task in [first, second] {
-            let mut ways = self.explanations(&world, task, None);
-            if ways.found.len() != 1 || !ways.complete {
-                return None;
-            }
-            world = self.adopt(world, task, ways.found.pop()?).0;
+    /// The world after a transaction that it explains in one way only.
+    fn then(&mut self, world: &World, task: &Task) -> Option<World> {
+        let mut ways = self.explanations(world, task, None);
+        if ways.found.len() != 1 || !ways.complete {
+            return None;
         }
-        Some(world)
+        Some(self.adopt(world.clone(), task, ways.found.pop()?).0)
     }
 
     /// Takes an explanation for true.

@@ -20,7 +20,7 @@ use crate::sql::Planner;
 use crate::state::overlay::OwnTable;
 use crate::state::store::Store;
 use crate::state::{Catalog, RowId, TableId};
-use crate::trace::Nanos;
+use crate::trace::{Nanos, Window};
 use crate::value::Value;
 use crate::verdict::TxnId;
 use pgassay_rules::profile::LevelRules;
@@ -47,6 +47,8 @@ pub struct World {
     pub waiting: Vec<TxnId>,
     /// Writers whose place among others could not be told: what they write is unknown.
     pub blended: Vec<TxnId>,
+    /// Writers that did the same as others at the same time: each may have been where one of them was.
+    pub widened: FxHashMap<TxnId, Window>,
     /// What the certifier has not seen yet.
     pub uncertified: Vec<Arc<Explained>>,
     /// Rows written since there is more than one world.
@@ -63,6 +65,7 @@ impl World {
             ahead: Vec::new(),
             waiting: Vec::new(),
             blended: Vec::new(),
+            widened: FxHashMap::default(),
             uncertified: Vec::new(),
             changed: BTreeSet::new(),
             footprints: FxHashMap::default(),
@@ -135,11 +138,22 @@ impl World {
         {
             self.changed.extend(made.rows.iter().copied());
         }
+        if let Some(window) = self.widened.remove(&txn.id)
+            && let Some(commit) = commit
+        {
+            self.order.widen(commit, window);
+        }
         if let Some(at) = self.blended.iter().position(|b| *b == txn.id) {
             self.blended.remove(at);
             self.soften(txn, attempt, commit);
         }
         commit
+    }
+
+    /// The writer may have been anywhere in this window, too.
+    pub fn widen(&mut self, txn: TxnId, window: Window) {
+        let known = self.widened.entry(txn).or_insert(window);
+        *known = Window::new(known.sent.min(window.sent), known.done.max(window.done));
     }
 
     /// Keeps what an explanation says about the order of commits, and what its answers taught.

@@ -14,7 +14,7 @@
 use crate::assemble::Transaction;
 use crate::reference::Member;
 use crate::state::{RowId, TableId};
-use crate::trace::Nanos;
+use crate::trace::{Nanos, Window};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ impl CommitId {
 pub struct Commit {
     pub lo: Nanos,
     pub hi: Nanos,
+    /// Where it lies as observed; answers may say more.
+    pub observed: Window,
     /// Nobody knows whether it committed at all.
     pub maybe: bool,
     pub txn: Arc<Transaction>,
@@ -83,6 +85,7 @@ impl Order {
         self.open.push_back(Arc::new(Commit {
             lo,
             hi,
+            observed: Window::new(lo, hi),
             maybe,
             txn,
             rows,
@@ -95,10 +98,10 @@ impl Order {
     /// The same commits with their windows as observed, and nothing else known of their order.
     pub fn without_facts(&self) -> Order {
         let open = self.open.iter().map(|c| {
-            let window = c.txn.end.window();
             Arc::new(Commit {
-                lo: window.sent,
-                hi: window.done,
+                lo: c.observed.sent,
+                hi: c.observed.done,
+                observed: c.observed,
                 maybe: c.maybe,
                 txn: c.txn.clone(),
                 rows: Vec::new(),
@@ -109,6 +112,15 @@ impl Order {
         Order {
             first: self.first,
             open: open.collect(),
+        }
+    }
+
+    /// The commit may have been where another one was that did the same.
+    pub fn widen(&mut self, id: CommitId, window: Window) {
+        if let Some(commit) = self.get_mut(id) {
+            let observed = commit.observed;
+            commit.observed = Window::new(observed.sent.min(window.sent), observed.done.max(window.done));
+            (commit.lo, commit.hi) = (commit.lo.min(window.sent), commit.hi.max(window.done));
         }
     }
 
@@ -135,8 +147,7 @@ impl Order {
     pub fn forget_facts(&mut self) {
         for commit in &mut self.open {
             let commit = Arc::make_mut(commit);
-            let window = commit.txn.end.window();
-            (commit.lo, commit.hi) = (window.sent, window.done);
+            (commit.lo, commit.hi) = (commit.observed.sent, commit.observed.done);
             commit.after.clear();
             commit.witnesses.clear();
         }
@@ -255,7 +266,7 @@ impl Order {
 
     /// Drops the leading commits that every snapshot from `horizon` on must see.
     pub fn settle(&mut self, horizon: Nanos, mut each: impl FnMut(CommitId, &Commit)) {
-        while self.open.front().is_some_and(|c| c.hi < horizon) {
+        while self.open.front().is_some_and(|c| c.observed.done < horizon) {
             let commit = self.open.pop_front().expect("looked at above");
             let id = CommitId(self.first);
             self.first += 1;

@@ -26,7 +26,7 @@ use pgassay_rules::profile::LevelRules;
 use std::sync::Arc;
 
 /// How many nodes of the search tree are visited before it is called too large.
-pub const NODES_MAX: u64 = 10_000;
+pub const NODES_MAX: u64 = 40_000;
 
 /// One transaction of a case.
 #[derive(Clone, Debug)]

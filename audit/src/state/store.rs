@@ -49,6 +49,9 @@ pub struct Chain {
     pub versions: SmallVec<[Version; 1]>,
 }
 
+/// Keys that are in doubt, by the columns that they are keys in.
+type Doubts = FxHashMap<Box<[usize]>, FxHashSet<Vec<Key>>>;
+
 /// Keys of a partial table that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
 
@@ -68,7 +71,7 @@ pub struct Table {
     /// Until this instant a commit whose fate is unknown may still take effect: nothing is learned.
     pub unstable_until: Nanos,
     /// Keys about which an answer was wrong, so that nothing is known of them.
-    doubtful: Arc<FxHashSet<(Box<[usize]>, Vec<Key>)>>,
+    doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
     known: Arc<FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>>,
 }
@@ -148,8 +151,18 @@ impl Table {
         }
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
         let place = (columns.into(), key);
-        if self.doubtful.contains(&place) {
-            Arc::make_mut(&mut self.doubtful).remove(&place);
+        if self
+            .doubtful
+            .get(columns)
+            .is_some_and(|keys| keys.contains(&place.1))
+        {
+            let doubtful = Arc::make_mut(&mut self.doubtful);
+            if let Some(keys) = doubtful.get_mut(columns) {
+                keys.remove(&place.1);
+                if keys.is_empty() {
+                    doubtful.remove(columns);
+                }
+            }
         }
         if self.knowledge == Knowledge::Partial && !self.known.contains_key(&place) {
             Arc::make_mut(&mut self.known).insert(place, since);
@@ -163,7 +176,10 @@ impl Table {
         if self.known.contains_key(&place) {
             Arc::make_mut(&mut self.known).remove(&place);
         }
-        Arc::make_mut(&mut self.doubtful).insert(place);
+        Arc::make_mut(&mut self.doubtful)
+            .entry(place.0)
+            .or_default()
+            .insert(place.1);
     }
 
     /// What a scan by a snapshot taken at `sent` or later can rely on.
@@ -221,12 +237,14 @@ impl Table {
         let key: Vec<Key> = key.iter().cloned().map(Key).collect();
         if self.knowledge == Knowledge::Complete {
             // A row whose key is in doubt may have anything in its other columns.
-            let comparable = self.doubtful.iter().all(|(other, _)| **other == *columns);
-            return comparable && !self.doubtful.contains(&(columns.into(), key));
+            return self.doubtful.len() == 1
+                && self
+                    .doubtful
+                    .get(columns)
+                    .is_some_and(|keys| !keys.contains(&key));
         }
-        self.known
-            .get(&(columns.into(), key))
-            .is_some_and(|since| *since < at)
+        let since = self.known.get(&(columns.into(), key));
+        since.is_some_and(|since| *since < at)
     }
 
     pub fn rows_len(&self) -> usize {
