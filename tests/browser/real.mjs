@@ -87,6 +87,7 @@ try {
   await step("write-skew", async () => {
     await page.goto(`${PAGE}#/violations/${skew.id}`);
     await page.getByRole("heading", { name: "Write skew" }).waitFor();
+    await page.locator("svg.story .edge.rw").nth(1).waitFor();
     assert.equal(await page.locator("svg.story .edge.rw").count(), 2);
     assert.ok(await page.locator(".answers .expected", { hasText: "came first" }).isVisible());
   });

@@ -221,7 +221,10 @@ function picture(violation, model, chosen) {
     if (space > 2) group.append(drawn("text", { x: left + 8, y: y + 18 }, cut(words, space)));
     // A point lies somewhere in its window: a line from end to end, and the mark in the middle.
     if (step.act === "commit" && to - from > 14) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), diamond((from + to) / 2, y - 8));
-    if (takesSnapshot) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), drawn("circle", { class: "snapshot", cx: (from + to) / 2, cy: y - 8, r: 3.4 }));
+    // One statement alone: its commit lies in the same window, after its snapshot.
+    const ended = violation.transactions[step.transaction].commit, alone = step.act === "statement" && ended && ended.sent < (step.window.done ?? Infinity) && violation.transactions[step.transaction].committed === true;
+    if (alone && to - from > 60) group.append(diamond(from + (to - from) * 0.7, y - 8));
+    if (takesSnapshot) group.append(drawn("line", { class: "reach", x1: from, x2: to, y1: y - 8, y2: y - 8 }), drawn("circle", { class: "snapshot", cx: from + (to - from) * (alone ? 0.3 : 0.5), cy: y - 8, r: 3.4 }));
     // COMMIT is answered by COMMIT: nothing to see.
     const answer = step.act === "statement" ? step.answer.split("\n")[0] : "";
     if (answer && space > 2) group.append(drawn("text", { class: "answer", x: left + 8, y: y + 46 }, cut(`${step.culprit ? "✗" : "→"} ${answer}${step.answer.includes("\n") ? " …" : ""}`, space)));
@@ -257,13 +260,13 @@ function picture(violation, model, chosen) {
   function arrow(edge, index, width, left) {
     const [start, end] = ends(edge);
     if (start === null || end === null) return null;
-    const shift = (index - (violation.edges.length - 1) / 2) * 16;
+    const shift = (index - (violation.edges.length - 1) / 2) * (violation.edges.length > 2 ? 38 : 18);
     const x1 = start - left + shift, x2 = end - left + shift;
     if (Math.max(x1, x2) < -60 || Math.min(x1, x2) > width + 60) return null;
     const middle = (lane) => TOP + LANE * lane + 32, down = edge.to > edge.from ? 1 : -1;
     const y1 = middle(edge.from) + down * 15, y2 = middle(edge.to) - down * 17, bend = (y2 - y1) / 2;
     const d = `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`;
-    const at = 0.5 + (index % 3 - 1) * 0.12;
+    const at = 0.5 + (index % 3 - 1) * 0.24;
     const lx = x1 + (x2 - x1) * at, ly = y1 + (y2 - y1) * at, wide = 14 + edge.kind.length * 7;
     const classes = ["edge", edge.kind];
     if (view.edge === index) classes.push("chosen"); else if (view.edge !== null) classes.push("faded");
