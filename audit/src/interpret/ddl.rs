@@ -13,7 +13,7 @@ use crate::state::catalog::{
     TableKind, Type, TypeKind, UniqueKey,
 };
 use crate::state::{Catalog, TableId};
-use crate::value::{Value, oid};
+use crate::value::{Collation, Value, oid};
 use pg_query::protobuf::{self as pg, AlterTableType, ConstrType, ObjectType};
 use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
@@ -303,7 +303,14 @@ impl DdlRun<'_, '_> {
         column.collation_is_c = self.catalog.collation_is_c();
         if let Some(clause) = &definition.coll_clause {
             let name = clause.collname.last().and_then(string_of).unwrap_or("");
-            column.collation_is_c = matches!(name, "C" | "POSIX" | "ucs_basic");
+            let collation = Collation::named(name);
+            if collation == Collation::Nondeterministic && name != "default" {
+                return Fault::unsure("nondeterministic_collation");
+            }
+            column.collation_is_c = match name {
+                "default" => self.catalog.collation_is_c(),
+                _ => collation == Collation::Bytes,
+            };
         }
         column.not_null = definition.is_not_null || serial.is_some();
         if serial.is_some() {

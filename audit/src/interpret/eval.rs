@@ -305,7 +305,14 @@ impl Run<'_> {
     }
 
     pub(super) fn call(&self, function: FunctionId, arguments: &[Value]) -> Outcome<Value> {
-        self.settle(value::call(function, arguments, self.context))
+        let value = self.settle(value::call(function, arguments, self.context))?;
+        if value.is_unknown() && !arguments.is_empty() && !arguments.iter().any(Value::has_unknown) {
+            let texts = arguments
+                .iter()
+                .all(|argument| matches!(argument, Value::Text(_)));
+            self.note(if texts { "collation" } else { "value_not_known" });
+        }
+        Ok(value)
     }
 
     /// Equality, with the frequent cases done here.

@@ -190,6 +190,9 @@ impl Run<'_> {
                         Some(Ordering::Equal) => {}
                         Some(ordering) => return ordering,
                         None => {
+                            if !one.has_unknown() && !other.has_unknown() {
+                                self.note("collation");
+                            }
                             unknown.set(true);
                             return Ordering::Equal;
                         }
@@ -1372,8 +1375,19 @@ impl Run<'_> {
             let added = running.add(arguments, self.context).map(|()| Value::Null);
             self.settle(added)?;
         }
-        let finished = running.finish(self.context);
-        self.settle(finished)
+        let finished = self.settle(running.finish(self.context))?;
+        if finished.is_unknown() {
+            let function = aggregate.function.as_ref();
+            let text =
+                function.is_some_and(|f| f.arguments.iter().any(|t| [oid::TEXT, oid::BPCHAR].contains(t)));
+            // Floats add up differently in every order; so may equal values that print differently.
+            self.note(if text {
+                "collation"
+            } else {
+                "aggregate_in_any_order"
+            });
+        }
+        Ok(finished)
     }
 
     /// The query's ORDER BY leaves no choice (as far as its output tells).

@@ -184,6 +184,12 @@ impl DateStyle {
 }
 
 impl Collation {
+    /// A collation that SQL names. Those that every server brings are deterministic; of one that somebody created
+    /// nothing is known but its name.
+    pub fn named(name: &str) -> Collation {
+        Collation::from_name(name, is_predefined(name))
+    }
+
     /// From the name of a collation and whether it is deterministic.
     pub fn from_name(name: &str, deterministic: bool) -> Collation {
         match name {
@@ -193,4 +199,20 @@ impl Collation {
             _ => Collation::Nondeterministic,
         }
     }
+}
+
+/// `und-x-icu`, `de_DE`, `de_DE.utf8`, `unicode`: names of the operating system's and of ICU's locales.
+fn is_predefined(name: &str) -> bool {
+    if matches!(name, "unicode" | "pg_unicode_fast") || name.ends_with("-x-icu") {
+        return true;
+    }
+    let (language, rest) = name.split_at(name.find(['_', '.', '@']).unwrap_or(name.len()));
+    let country = rest
+        .strip_prefix('_')
+        .map_or("XX", |rest| rest.split(['.', '@']).next().unwrap_or(""));
+    !rest.is_empty()
+        && (2..=3).contains(&language.len())
+        && language.chars().all(|c| c.is_ascii_lowercase())
+        && country.len() == 2
+        && country.chars().all(|c| c.is_ascii_uppercase())
 }

@@ -161,9 +161,17 @@ impl Analyzer<'_> {
                             ..typed
                         });
                     }
-                    Some(name) => Collation::from_name(name, true),
+                    Some(name) => Collation::named(name),
                     None => return unmodelled("collate"),
                 };
+                if collation == Collation::Nondeterministic {
+                    // Texts with different bytes may be equal: nothing is known of what is done with it.
+                    self.note("collation");
+                    return Ok(Typed {
+                        expr: Expr::Unknown,
+                        ..typed
+                    });
+                }
                 Ok(Typed {
                     collation: Collated::Explicit(collation),
                     ..typed

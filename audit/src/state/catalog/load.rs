@@ -32,7 +32,12 @@ impl Catalog {
             ..Inner::default()
         };
         if let Some(row) = part("database").first() {
-            inner.collation_is_c = is_c(text(row, 0), text(row, 0));
+            // ICU orders text in its own way whatever `datcollate` says; the server's own provider goes by code point.
+            inner.collation_is_c = match row.get(2).and_then(Option::as_deref) {
+                Some("i") => false,
+                Some("b") => true,
+                _ => is_c(text(row, 0), text(row, 0)),
+            };
         }
         inner.schemas = part("namespaces")
             .iter()
@@ -88,6 +93,10 @@ impl Catalog {
                 continue;
             };
             positions.insert((id, attribute as i64), table.columns.len());
+            if row.get(11).and_then(Option::as_deref) == Some("false") {
+                // Texts with different bytes may be equal.
+                table.unmodelled_read = Some("nondeterministic_collation".to_owned());
+            }
             table.columns.push(Column {
                 not_null: is_true(row, 5),
                 default: optional(row, 6).map(Arc::from),

@@ -5,7 +5,7 @@
 pub const QUERIES: &[(&str, &str)] = &[
     (
         "database",
-        "select datcollate, pg_encoding_to_char(encoding) from pg_catalog.pg_database where datname = current_database()",
+        "select datcollate, pg_encoding_to_char(encoding), coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') from pg_catalog.pg_database d where datname = current_database()",
     ),
     (
         "namespaces",
@@ -17,7 +17,7 @@ pub const QUERIES: &[(&str, &str)] = &[
     ),
     (
         "columns",
-        "select a.attrelid::text, a.attnum::text, a.attname::text, a.atttypid::text, a.atttypmod::text, a.attnotnull::text, pg_catalog.pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated::text, coalesce(l.collname::text, ''), coalesce(l.collcollate::text, '') from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum left join pg_catalog.pg_collation l on l.oid = a.attcollation where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by a.attrelid, a.attnum",
+        "select a.attrelid::text, a.attnum::text, a.attname::text, a.atttypid::text, a.atttypmod::text, a.attnotnull::text, pg_catalog.pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated::text, coalesce(l.collname::text, ''), coalesce(l.collcollate::text, ''), coalesce(to_jsonb(l) ->> 'collisdeterministic', 'true') from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum left join pg_catalog.pg_collation l on l.oid = a.attcollation where a.attnum > 0 and not a.attisdropped and c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by a.attrelid, a.attnum",
     ),
     (
         "indexes",
