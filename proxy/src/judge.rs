@@ -250,7 +250,7 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
 
 fn tell(violations: &[Violation]) {
     for violation in violations {
-        tracing::error!(id = %violation.id, rule = %violation.rule, level = ?violation.level, "violation");
+        tracing::error!(target: "pgassay::violations", id = %violation.id, rule = %violation.rule, level = ?violation.level, "violation");
     }
 }
 

@@ -98,10 +98,10 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
     // What the dependencies say is said with them, below.
     let because: Vec<&str> = violation.edges.iter().map(|edge| edge.why.as_str()).collect();
     let told = brief::of(violation);
-    let prose: Vec<&str> = told
+    let (conclusion, prose): (Vec<&str>, Vec<&str>) = told
         .lines()
         .filter(|line| !because.contains(&line.trim_end_matches('.')))
-        .collect();
+        .partition(|line| !because.is_empty() && line.starts_with("No order of "));
     if !prose.is_empty() {
         out.push('\n');
     }
@@ -155,6 +155,9 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
                 name(edge.to),
                 edge.why
             );
+        }
+        for line in conclusion {
+            let _ = writeln!(out, "    {}", visible(line));
         }
     }
     let who: Vec<String> = violation

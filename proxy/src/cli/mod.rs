@@ -125,7 +125,7 @@ pub fn main(cli: Cli) -> ExitCode {
 fn log_of(command: &Command, loaded: &Loaded) -> crate::config::Log {
     let mut log = loaded.config.log.clone();
     if !matches!(command, Command::Proxy(_)) && !loaded.origins.contains_key("log.level") {
-        log.level = "warn".to_owned();
+        log.level = "warn,pgassay::violations=off".to_owned();
     }
     log
 }
