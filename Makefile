@@ -43,12 +43,12 @@ bench-proxy: ## pgbench through direct, HAProxy, PgBouncer, a bare relay and pga
 	$(CARGO) build --release --bin pgassay --bin bare-relay
 	tests/bench/proxy.py $(ARGS)
 
-bench-audit: ## throughput, growth and coverage of the audit, by workload
+bench-audit: ## the audit's CPU beside PostgreSQL's, coverage, the paper's tables, growth, ambiguity (ARGS="--only ratio")
 	@deploy/setup.sh demo
 	$(CARGO) run --release -p pgassay-tests --bin bench-audit -- $(ARGS)
 
 bench-smoke: ## the benchmarks, so short that only their working is shown
-	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke $(ARGS)
+	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke --only ratio,paper,figure8,growth,ambiguity --workloads bank,tpcc $(ARGS)
 
 FUZZ_SECONDS ?= 60
 fuzz-sql: ## random statements and expressions: the interpreter against the real server (FUZZ_SECONDS=60, FUZZ_SEED=n)

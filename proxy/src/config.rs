@@ -158,7 +158,7 @@ pub struct Audit {
     pub profile: String,
     /// Judge every transaction at this level instead of the one on the wire.
     pub claim: Option<String>,
-    /// Threads that judge; the verdicts are the same with any number.
+    /// Threads at work on a journal: with more than one it is read ahead of the judging. The verdicts are the same.
     pub workers: usize,
     /// Milliseconds the solver may spend on one cluster.
     pub solve_ms_max: u64,

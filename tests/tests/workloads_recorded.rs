@@ -50,3 +50,25 @@ fn recorded_workloads_keep_their_verdicts() {
         );
     }
 }
+
+#[test]
+fn any_number_of_workers_reports_the_same() {
+    for journal in journals() {
+        let report = |workers| {
+            let settings = Settings {
+                workers,
+                ..Settings::default()
+            };
+            let summary = pgassay::cli::check::audit(&journal, None, &settings).unwrap();
+            serde_json::to_string_pretty(&summary).unwrap()
+        };
+        let one = report(1);
+        for workers in [2, 8] {
+            assert!(
+                one == report(workers),
+                "{}: {workers} workers report something else than one",
+                journal.display()
+            );
+        }
+    }
+}

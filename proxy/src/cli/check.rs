@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::record;
 use indicatif::{ProgressBar, ProgressStyle};
 use pgassay_audit::trace::Record;
-use pgassay_audit::trace::journal::{Key, Reader};
+use pgassay_audit::trace::journal::{Ahead, Key, Reader};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::{Level, profile::Profile};
@@ -90,11 +90,15 @@ pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summ
             auditor.take(record);
         }
     } else {
-        let mut reader = Reader::open(path, key.cloned()).map_err(|error| Usage(error.to_string()))?;
-        for record in reader.by_ref() {
+        let reader = Reader::open(path, key.cloned()).map_err(|error| Usage(error.to_string()))?;
+        let mut records = Ahead::new(reader, settings.workers);
+        for record in records.by_ref() {
             auditor.take(record.map_err(|error| Usage(error.to_string()))?);
             progress.advance();
         }
+        let Some(reader) = records.into_reader() else {
+            return Err(Usage(format!("{}: reading crashed", path.display())));
+        };
         for note in reader.notes() {
             tracing::warn!("{note}");
         }

@@ -17,6 +17,7 @@ mod coverage;
 mod ratio;
 mod paper;
 mod figure8;
+mod generated;
 mod growth;
 mod ambiguity;
 
@@ -50,13 +51,19 @@ struct Args {
     /// Numbers of clients in the ratio table
     #[arg(long, value_delimiter = ',', default_values_t = [8, 32])]
     clients: Vec<usize>,
-    /// Largest power of ten of the growth table
-    #[arg(long, default_value_t = 6)]
+    /// Largest power of ten of the growth table, for recorded histories
+    #[arg(long, default_value_t = 5)]
     growth: u32,
+    /// The same, for generated ones
+    #[arg(long, default_value_t = 6)]
+    generated: u32,
+    /// Transactions of each run of the paper's table
+    #[arg(long, default_value_t = 100_000)]
+    paper: u64,
     /// Where results are written
     #[arg(long, default_value = "tests/bench")]
     out: PathBuf,
-    /// Keep the journals in this directory instead of a temporary one
+    /// Keep the journals in this directory; runs that are there already are judged again, not recorded again
     #[arg(long)]
     keep: Option<PathBuf>,
 }

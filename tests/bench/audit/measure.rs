@@ -53,3 +53,18 @@ pub fn cpu_of_thread(name: &str) -> f64 {
     };
     tasks.flatten().filter_map(of).sum::<f64>() / 1e9
 }
+
+/// CPU seconds of the thread that asks.
+pub fn cpu_of_this_thread() -> f64 {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = told.split(' ').next().and_then(|field| field.parse::<f64>().ok());
+    nanos.unwrap_or(0.0) / 1e9
+}
+
+/// The memory that we hold now, in MiB.
+pub fn resident_mib() -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = line.trim().split(' ').next()?.parse().ok()?;
+    Some(kib / 1024.0)
+}

@@ -57,7 +57,7 @@ fn set_ups() -> Vec<(&'static str, &'static str, Knobs, [u64; 3])> {
 }
 
 pub fn run(bench: &Bench) -> anyhow::Result<Table> {
-    let transactions = if bench.is_smoke() { 200 } else { 100_000 };
+    let transactions = if bench.is_smoke() { 200 } else { bench.args.paper };
     let mut table = Table {
         title: "The paper's Table 1 and Figure 9".to_owned(),
         about: format!(
@@ -86,13 +86,18 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
             ..Plot::default()
         },
     };
-    for (label, name, knobs, figures) in set_ups() {
+    let mut set_ups = set_ups();
+    if bench.is_smoke() {
+        set_ups.retain(|(_, name, _, _)| *name == "tpcc");
+    }
+    for (label, name, knobs, figures) in set_ups {
         for (level, figure) in [Level::Serializable, Level::RepeatableRead, Level::ReadCommitted]
             .into_iter()
             .zip(figures)
         {
             let server = server()?;
-            let plan = Plan::new(name, knobs.clone(), level, 2, transactions);
+            let mut plan = Plan::new(name, knobs.clone(), level, 2, transactions);
+            plan.about = label.chars().filter(char::is_ascii_alphanumeric).collect();
             let recorded = record(bench, &server, &plan)?;
             drop(server);
             let judged = judge(&recorded.journal, None)?;

@@ -8,7 +8,10 @@ use pgassay_rules::Level;
 use pgassay_workloads::{CATALOGUE, Knobs};
 
 pub fn run(bench: &Bench) -> anyhow::Result<Table> {
-    let levels = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+    let mut levels = vec![Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+    if bench.is_smoke() {
+        levels.truncate(1);
+    }
     let mut names = vec!["pgbench"];
     names.extend(CATALOGUE.iter().map(|(name, _, _)| *name));
     let (clients, transactions) = if bench.is_smoke() {
@@ -37,7 +40,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         if !bench.args.workloads.is_empty() && !bench.args.workloads.iter().any(|wanted| wanted == name) {
             continue;
         }
-        for level in levels {
+        for level in levels.iter().copied() {
             for clients in &clients {
                 // A server of its own for each run: no run pays for another's dead rows.
                 let server = server()?;

@@ -10,7 +10,8 @@ use pgassay::serve::Running;
 use pgassay::throwaway::{Throwaway, find_bin, uri};
 use pgassay_rules::Level;
 use pgassay_workloads::{Knobs, Length, Mode, Options, Workload, by_name};
-use std::path::PathBuf;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub struct Plan {
     pub delay: Duration,
     /// Judged while it runs.
     pub audited: bool,
+    /// A word about the knobs, for the journal's name.
+    pub about: String,
 }
 
 impl Plan {
@@ -45,7 +48,17 @@ impl Plan {
             seed,
             delay,
             audited: false,
+            about: String::new(),
         }
+    }
+}
+
+impl Plan {
+    /// Tells runs of one table apart.
+    fn label(&self) -> String {
+        let (name, level, clients, count) = (&self.name, self.level, self.clients, self.transactions);
+        let (about, delay) = (&self.about, self.delay.as_millis());
+        format!("{name}{about}-{level}-{clients}-{count}-{delay}ms")
     }
 }
 
@@ -71,9 +84,11 @@ pub fn server() -> anyhow::Result<Throwaway> {
 }
 
 pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<Recorded> {
-    let journal = bench
-        .dir
-        .join(format!("{}-{}-{}", plan.name, plan.level, journal_number()));
+    let journal = bench.dir.join(plan.label());
+    if let Some(recorded) = bench.args.keep.as_ref().and_then(|_| Recorded::load(&journal)) {
+        return Ok(recorded);
+    }
+    let _ = std::fs::remove_dir_all(&journal);
     let postmaster = server.pid().context("the server is not running")?;
     let is_pgbench = plan.name == "pgbench";
     let workload: Option<Arc<dyn Workload>> = if is_pgbench {
@@ -156,14 +171,56 @@ pub fn record(bench: &Bench, server: &Throwaway, plan: &Plan) -> anyhow::Result<
     // Sessions are closed: the postmaster has waited for their backends, or will in a moment.
     std::thread::sleep(Duration::from_millis(200));
     let backend_cpu = measure::cpu_of_ended_children(postmaster) - before;
-    Ok(Recorded {
+    let recorded = Recorded {
         journal,
         transactions,
         refused,
         backend_cpu,
         elapsed,
         watched,
-    })
+    };
+    if bench.args.keep.is_some() {
+        recorded.save()?;
+    }
+    Ok(recorded)
+}
+
+/// A run that was kept is judged again without being recorded again.
+impl Recorded {
+    fn beside(journal: &Path) -> PathBuf {
+        journal.with_extension("json")
+    }
+
+    fn save(&self) -> anyhow::Result<()> {
+        let told = json!({
+            "transactions": self.transactions, "refused": self.refused, "backend_cpu_s": self.backend_cpu,
+            "run_s": self.elapsed.as_secs_f64(), "live_lag_s": self.watched.lag.as_secs_f64(),
+            "live_recorder_cpu_s": self.watched.recorder_cpu, "live_audit_cpu_s": self.watched.audit_cpu,
+            "live_shed": self.watched.shed,
+        });
+        std::fs::write(Recorded::beside(&self.journal), told.to_string()).context("cannot keep a run")
+    }
+
+    fn load(journal: &Path) -> Option<Recorded> {
+        let told = std::fs::read_to_string(Recorded::beside(journal)).ok()?;
+        let told: Value = serde_json::from_str(&told).ok()?;
+        let count = |key: &str| told.get(key).and_then(Value::as_u64);
+        let seconds = |key: &str| told.get(key).and_then(Value::as_f64);
+        journal.is_dir().then_some(())?;
+        Some(Recorded {
+            journal: journal.to_owned(),
+            transactions: count("transactions")?,
+            refused: count("refused")?,
+            backend_cpu: seconds("backend_cpu_s")?,
+            elapsed: Duration::from_secs_f64(seconds("run_s")?),
+            watched: Watched {
+                lag: Duration::from_secs_f64(seconds("live_lag_s")?),
+                recorder_cpu: seconds("live_recorder_cpu_s")?,
+                audit_cpu: seconds("live_audit_cpu_s")?,
+                shed: count("live_shed")?,
+            },
+        })
+    }
 }
 
 /// Waits until the side connection has read the initial state, so that its work is not in the run.
@@ -212,9 +269,4 @@ fn find_pgbench() -> PathBuf {
     bin.and_then(beside)
         .or_else(|| real.and_then(beside))
         .unwrap_or_else(|| "pgbench".into())
-}
-
-fn journal_number() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }

@@ -23,10 +23,12 @@ mod key;
 mod redact;
 mod writer;
 mod reader;
+mod ahead;
 mod index;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::Ahead;
 pub use format::VERSION;
 pub use index::{Index, IndexEntry};
 pub use key::Key;
