@@ -36,7 +36,9 @@ deny:
 deploy-check: ## validate alerts, dashboards, manifests, units and scripts
 	@if [ -x deploy/validate.sh ]; then deploy/validate.sh; fi
 
-bench: bench-proxy bench-audit ## all benchmarks (long)
+bench: ## all benchmarks (long), written to tests/bench/RESULTS.md
+	$(MAKE) bench-proxy ARGS="--markdown tests/bench/RESULTS.md"
+	$(MAKE) bench-audit
 
 bench-proxy: ## pgbench through direct, HAProxy, PgBouncer, a bare relay and pgassay
 	@deploy/setup.sh test

@@ -168,22 +168,29 @@ pub fn machine() -> String {
     )
 }
 
-/// Makes RESULTS.md from every table that has been written, whoever wrote it.
+/// The part of a Markdown text under one heading of the second order, with its heading.
+fn section(text: &str, heading: &str) -> Option<String> {
+    let start = format!("## {heading}\n");
+    let at = text.find(&start)?;
+    let rest = &text[at + start.len()..];
+    let end = rest.find("\n## ").unwrap_or(rest.len());
+    Some(format!("{start}{}", rest[..end].trim_end()))
+}
+
+/// Makes RESULTS.md from every table that has been written, whoever wrote it. The proxy's benchmark writes its section
+/// itself: that one stays as it is.
 pub fn assemble(out: &Path) -> anyhow::Result<()> {
     let mut text = String::from(
         "# Benchmarks\n\nMade by `make bench`; each table names its command, machine, date and commit. Ratios are \
          what to compare: seconds depend on the machine.\n\n",
     );
     let results = out.join("results");
-    let known = [
-        "proxy",
-        "coverage",
-        "ratio",
-        "paper",
-        "figure8",
-        "growth",
-        "ambiguity",
-    ];
+    let before = fs::read_to_string(out.join("RESULTS.md")).unwrap_or_default();
+    if let Some(proxy) = section(&before, "proxy") {
+        text.push_str(&proxy);
+        text.push_str("\n\n");
+    }
+    let known = ["coverage", "ratio", "paper", "figure8", "growth", "ambiguity"];
     let mut names: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
     let mut others: Vec<String> = fs::read_dir(&results)
         .context("no results")?
