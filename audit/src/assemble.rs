@@ -194,18 +194,13 @@ impl Assembler {
     fn statement(&mut self, seen: Arc<Observation>, out: &mut Vec<Assembled>) {
         let control = self.classifier.classify(&seen.text, seen.part);
         let id = seen.session;
-        if !self.sessions.contains_key(&id) {
-            let facts = unseen_session(&seen);
-            let session = Session {
-                facts: Arc::new(facts),
-                defaults: Modes::default(),
-                initial: Modes::default(),
-                number: 0,
-                open: None,
-            };
-            self.sessions.insert(id, session);
-        }
-        let session = self.sessions.get_mut(&id).expect("inserted above");
+        let session = self.sessions.entry(id).or_insert_with(|| Session {
+            facts: Arc::new(unseen_session(&seen)),
+            defaults: Modes::default(),
+            initial: Modes::default(),
+            number: 0,
+            open: None,
+        });
 
         // An implicit transaction ends with its request group.
         if session

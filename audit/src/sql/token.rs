@@ -171,12 +171,11 @@ impl Scanner<'_> {
                         // E'', B'', X'', N'': kept as they are.
                         self.string(word.eq_ignore_ascii_case("e"))?;
                         shape.text.push_str(&self.query[start..self.at]);
-                    } else if word.eq_ignore_ascii_case("u")
-                        && self.peek(0) == b'&'
-                        && matches!(self.peek(1), b'\'' | b'"')
+                    } else if word.eq_ignore_ascii_case("atomic")
+                        || word.eq_ignore_ascii_case("u")
+                            && self.peek(0) == b'&'
+                            && matches!(self.peek(1), b'\'' | b'"')
                     {
-                        return None;
-                    } else if word.eq_ignore_ascii_case("atomic") {
                         return None;
                     } else {
                         // Keywords and names fold to lower case; bytes beyond ASCII are left alone.

@@ -88,14 +88,13 @@ impl Talk {
         self.at += 10;
         let mut out = Vec::new();
         self.decoder.mark(self.at, &mut out);
-        let marks = out.iter().filter_map(|r| {
+        let mark = out.iter().rev().find_map(|r| {
             if let Record::Mark { at } = r {
                 Some(*at)
             } else {
                 None
             }
         });
-        let mark = marks.last();
         self.records
             .extend(out.into_iter().filter(|r| !matches!(r, Record::Mark { .. })));
         mark

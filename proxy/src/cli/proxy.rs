@@ -57,19 +57,16 @@ pub fn run(_args: Args, mut loaded: Loaded) -> anyhow::Result<ExitCode> {
     for address in running.addresses() {
         tracing::info!("listening on {address}");
     }
-    loop {
-        match handle.block_on(signals.next()) {
-            Signal::Reload => match loaded.reload() {
-                Ok(new) => match running.reload(new.config.clone()) {
-                    Ok(()) => {
-                        tracing::info!("the configuration was read again");
-                        loaded = new;
-                    }
-                    Err(error) => tracing::error!("the old configuration stays in use: {error:#}"),
-                },
-                Err(error) => tracing::error!("the old configuration stays in use: {error:#}"),
-            },
-            Signal::Stop => break,
+    while let Signal::Reload = handle.block_on(signals.next()) {
+        let reloaded = loaded
+            .reload()
+            .and_then(|new| running.reload(new.config.clone()).map(|()| new));
+        match reloaded {
+            Ok(new) => {
+                tracing::info!("the configuration was read again");
+                loaded = new;
+            }
+            Err(error) => tracing::error!("the old configuration stays in use: {error:#}"),
         }
     }
     let seconds = running.live.config.load().proxy.drain_seconds;

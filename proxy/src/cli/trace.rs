@@ -310,7 +310,7 @@ mod tests {
              13.000000 s2 · commit → COMMIT  250.000 ms\n   \
              14.000000 s2 select 1 from nowhere → ERROR 42P01 no such table  250.000 ms\n"
         );
-        let lines = told(input(dir.path()), |chosen, out| show::cat(chosen, out));
+        let lines = told(input(dir.path()), show::cat);
         assert_eq!(lines.lines().count(), 12);
         for line in lines.lines() {
             serde_json::from_str::<serde_json::Value>(line).unwrap();

@@ -116,7 +116,7 @@ impl Loaded {
             flatten("", &value, &defaults, &mut given);
             for (key, mut value) in given {
                 // TOML has no word for «nothing».
-                if value == Value::from("") {
+                if value == "" {
                     value = Value::Null;
                 }
                 check_known(&key, &defaults).with_context(|| path.display().to_string())?;

@@ -266,7 +266,7 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn parameter(&mut self, number: i32) -> Result<Typed> {
-        if number < 1 || number > 65_535 {
+        if !(1..=65_535).contains(&number) {
             return unmodelled("parameter_number");
         }
         let number = number as usize - 1;
@@ -880,7 +880,7 @@ impl Analyzer<'_> {
         if left.len() != query.visible {
             return unmodelled("row_subquery");
         }
-        if left.len() > 1 && !(name == "=" && !all) {
+        if left.len() > 1 && (name != "=" || all) {
             return unmodelled("row_subquery");
         }
         let mut arguments = Vec::new();

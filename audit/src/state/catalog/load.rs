@@ -140,8 +140,8 @@ impl Catalog {
             let texts: Vec<&str> = text(row, 9).split('\u{1f}').collect();
             let mut columns = Vec::new();
             let mut expressions = Vec::new();
-            for place in 0..key_count.min(attributes.len()) {
-                match positions.get(&(id, attributes[place])) {
+            for (place, attribute) in attributes.iter().take(key_count).enumerate() {
+                match positions.get(&(id, *attribute)) {
                     Some(position) => {
                         columns.push(*position);
                         expressions.push(None);

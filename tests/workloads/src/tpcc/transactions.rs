@@ -226,7 +226,7 @@ pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
     let warehouse = session
         .run(
             "SELECT w_street_1, w_street_2, w_city, w_state, w_zip, w_name FROM warehouse WHERE w_id = $1",
-            &[w.clone()],
+            std::slice::from_ref(&w),
         )
         .await?;
     session
