@@ -251,7 +251,7 @@ fn number(bytes: &[u8]) -> (usize, &[u8]) {
     }
 }
 
-/// Pieces with a kind: one byte of kind, two of length, then so many bytes.
+/// Pieces with a kind: one byte of kind (0 to the server, 3 to the client), two of length, then so many bytes.
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, rest) = bytes.split_first()?;
@@ -260,21 +260,6 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         bytes = rest;
         Some((*kind, piece))
     })
-}
-
-/// The counterpart of [`pieces`], for making a corpus.
-pub fn piece(direction: Direction, bytes: &[u8]) -> Vec<u8> {
-    let kind = match direction {
-        Direction::ToServer => 0,
-        Direction::ToClient => 3,
-    };
-    let mut out = Vec::new();
-    for chunk in bytes.chunks(usize::from(u16::MAX)) {
-        out.push(kind);
-        out.extend((chunk.len() as u16).to_be_bytes());
-        out.extend_from_slice(chunk);
-    }
-    out
 }
 
 /// Tries `target` with `rounds` mutations of `corpus`. The input of a failure is told in hexadecimal, so that it

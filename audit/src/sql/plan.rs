@@ -836,13 +836,13 @@ pub enum Expr {
     Or(Vec<Expr>),
     Not(Box<Expr>),
     IsNull(Box<Expr>, bool),
-    /// IS [NOT] TRUE / FALSE / UNKNOWN.
+    /// `IS [NOT] TRUE / FALSE / UNKNOWN`.
     BoolTest {
         argument: Box<Expr>,
         wanted: Option<bool>,
         negated: bool,
     },
-    /// IS [NOT] DISTINCT FROM.
+    /// `IS [NOT] DISTINCT FROM`.
     Distinct {
         arguments: Box<(Expr, Expr)>,
         equal: FunctionId,
