@@ -56,7 +56,10 @@ pub struct Session {
     pub(super) status: Status,
     group: u64,
     seq: u64,
-    #[expect(clippy::vec_box, reason = "handed on as they are, to a record that holds a box")]
+    #[expect(
+        clippy::vec_box,
+        reason = "handed on as they are, to a record that holds a box"
+    )]
     pub(super) done: Vec<Box<Observation>>,
     /// Something in this group could not be read: from when on, and why.
     pub(super) blind: Option<(Nanos, String)>,
