@@ -1,6 +1,7 @@
 //! Where the repository is, and where to keep what a test made.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The repository.
 pub fn root() -> PathBuf {
@@ -22,11 +23,6 @@ pub fn binary() -> PathBuf {
     static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     BUILT
         .get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut build = std::process::Command::new(cargo);
-            build
-                .args(["build", "--quiet", "--package", "pgassay", "--bin", "pgassay"])
-                .current_dir(root());
             // Tests live in target/PROFILE/deps, programs in target/PROFILE.
             let own = std::env::current_exe().expect("a test is a file");
             let dir = own
@@ -34,6 +30,18 @@ pub fn binary() -> PathBuf {
                 .and_then(Path::parent)
                 .expect("target/PROFILE")
                 .to_owned();
+            // A test of the whole workspace has built it: building it alone would build its dependencies again.
+            let program = dir.join("pgassay");
+            let built = changed(&program);
+            let sources = ["proxy", "audit", "rules", "Cargo.lock"].map(|part| newest(&root().join(part)));
+            if built.is_some() && sources.iter().all(|at| *at < built) {
+                return program;
+            }
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut build = std::process::Command::new(cargo);
+            build
+                .args(["build", "--quiet", "--package", "pgassay", "--bin", "pgassay"])
+                .current_dir(root());
             if dir.ends_with("release") {
                 build.arg("--release");
             }
@@ -41,7 +49,21 @@ pub fn binary() -> PathBuf {
                 build.status().expect("cargo runs").success(),
                 "pgassay does not build"
             );
-            dir.join("pgassay")
+            program
         })
         .clone()
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|m| m.modified()).ok()
+}
+
+/// When anything below this was last changed; tests are not part of the program.
+fn newest(path: &Path) -> Option<SystemTime> {
+    if !path.is_dir() {
+        return changed(path);
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let parts = entries.map(|e| e.path()).filter(|p| !p.ends_with("tests"));
+    parts.filter_map(|p| newest(&p)).max()
 }

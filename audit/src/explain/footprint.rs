@@ -10,6 +10,7 @@ use crate::state::store::Store;
 use crate::state::view::has_key;
 use crate::state::{Row, RowId, TableId};
 use crate::trace::{Nanos, Outcome};
+use crate::value::compare::same_cells;
 
 /// One row that is written, and the step that does it.
 #[derive(Debug)]
@@ -26,6 +27,10 @@ struct Written {
 pub struct Footprint {
     touches: Vec<(usize, Touch)>,
     written: Vec<Written>,
+    /// Where rows that nobody has seen may have been written.
+    unseen: Vec<(usize, Touch)>,
+    /// Steps that may have written.
+    writing: Vec<usize>,
     /// Tables of which it is not known what was written.
     wild: Vec<TableId>,
     /// It changes more than rows: the catalog, the session, or nobody knows what.
@@ -42,6 +47,7 @@ impl Footprint {
             beyond_rows: attempt.overlay.catalog.is_some()
                 || attempt.overlay.havoc_everything.is_some()
                 || attempt.changes_session,
+            writing: attempt.wrote.clone(),
             snapshot_done: attempt
                 .windows
                 .iter()
@@ -58,8 +64,12 @@ impl Footprint {
             footprint.touches.extend(touches);
         }
         for (table, own) in &attempt.overlay.tables {
-            if own.truncated || own.havoc.is_some() || own.unseen {
+            if own.truncated || own.havoc.is_some() {
                 footprint.wild.push(*table);
+            } else if own.unseen {
+                let touches = footprint.touches.iter();
+                let there = touches.filter(|(step, t)| attempt.wrote.contains(step) && table_of(t) == *table);
+                footprint.unseen.extend(there.cloned().collect::<Vec<_>>());
             }
             for (id, replaced) in &own.replaced {
                 let chain = store.tables.get(table).and_then(|t| t.chain(*id));
@@ -85,7 +95,7 @@ impl Footprint {
     }
 
     pub fn writes(&self) -> bool {
-        !self.written.is_empty() || !self.wild.is_empty() || self.beyond_rows
+        !self.written.is_empty() || !self.unseen.is_empty() || !self.wild.is_empty() || self.beyond_rows
     }
 
     /// Until when a step could still find what another transaction left.
@@ -94,38 +104,49 @@ impl Footprint {
         self.snapshot_done.map_or(done, |snapshot| snapshot.min(done))
     }
 
-    /// Whether `other`, sent at `sent`, would have mattered to this one, `txn`, had it committed before.
-    pub fn depends_on(&self, txn: &Transaction, other: &Footprint, sent: Nanos) -> bool {
+    /// Whether `other`, sent at `sent`, would have mattered to this one, `txn`, had it committed before. With
+    /// `only_effects`, to what it wrote: what its other answers show is explained already.
+    pub fn depends_on(&self, txn: &Transaction, other: &Footprint, sent: Nanos, only_effects: bool) -> bool {
         let in_time = |step: usize| sent <= self.until(txn, step);
-        let reads = self.touches.iter().any(|(step, touch)| {
-            let table = table_of(touch);
-            in_time(*step)
-                && (other.wild.contains(&table)
-                    || other.written.iter().any(|w| w.table == table && is_hit(touch, w)))
-        });
-        reads
-            || self.written.iter().any(|own| {
-                in_time(own.step)
-                    && (other.wild.contains(&own.table)
-                        || other
-                            .written
-                            .iter()
-                            .any(|w| own.id.is_some() && w.table == own.table && w.id == own.id))
-            })
+        let matters = |step: usize| !only_effects || self.writing.contains(&step);
+        self.touches
+            .iter()
+            .any(|(step, touch)| matters(*step) && in_time(*step) && other.may_write_at(touch))
+            || self
+                .written
+                .iter()
+                .any(|own| in_time(own.step) && other.may_write(own))
             || self.wild.iter().any(|t| other.touches_table(*t))
     }
 
     /// Whether what `other` wrote is where this one reads.
     pub fn sees(&self, other: &Footprint) -> bool {
-        self.touches.iter().any(|(_, touch)| {
-            let table = table_of(touch);
-            other.wild.contains(&table) || other.written.iter().any(|w| w.table == table && is_hit(touch, w))
-        })
+        self.touches.iter().any(|(_, touch)| other.may_write_at(touch))
+    }
+
+    /// Whether this one may have written where somebody reads.
+    fn may_write_at(&self, touch: &Touch) -> bool {
+        let table = table_of(touch);
+        self.wild.contains(&table)
+            || self.written.iter().any(|w| w.table == table && is_hit(touch, w))
+            || self.unseen.iter().any(|(_, place)| overlap(place, touch))
+    }
+
+    /// Whether this one may have written a row that somebody writes.
+    fn may_write(&self, row: &Written) -> bool {
+        let same = |w: &Written| row.id.is_some() && w.table == row.table && w.id == row.id;
+        self.wild.contains(&row.table)
+            || self.written.iter().any(same)
+            || self
+                .unseen
+                .iter()
+                .any(|(_, place)| table_of(place) == row.table && is_hit(place, row))
     }
 
     fn touches_table(&self, table: TableId) -> bool {
         self.wild.contains(&table)
             || self.written.iter().any(|w| w.table == table)
+            || self.unseen.iter().any(|(_, t)| table_of(t) == table)
             || self.touches.iter().any(|(_, t)| table_of(t) == table)
     }
 }
@@ -140,5 +161,20 @@ fn is_hit(touch: &Touch, written: &Written) -> bool {
     match touch {
         Touch::Key { columns, key, .. } => rows.any(|row| has_key(row, columns, key)),
         Touch::Scan { filter, .. } => rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row))),
+    }
+}
+
+/// Whether some row can be in both places.
+fn overlap(a: &Touch, b: &Touch) -> bool {
+    match (a, b) {
+        (
+            Touch::Key { columns, key, .. },
+            Touch::Key {
+                columns: others,
+                key: other,
+                ..
+            },
+        ) if columns == others => table_of(a) == table_of(b) && same_cells(key, other),
+        _ => table_of(a) == table_of(b),
     }
 }

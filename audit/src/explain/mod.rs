@@ -125,10 +125,15 @@ pub struct Explainer {
     catalog: Arc<Catalog>,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
+    /// For how many garbage collections there has been more than one world.
+    apart: u32,
     /// How often worlds had to be made fewer by forgetting.
     pub lost_histories: u64,
     pub lost_rows: u64,
 }
+
+/// Garbage collections after which worlds that nobody has told apart become one.
+const APART_MAX: u32 = 4;
 
 /// Rolled back transactions that are remembered, to name what saw their writes.
 const ABORTED_MAX: usize = 32;
@@ -146,6 +151,7 @@ impl Explainer {
             aborted: VecDeque::new(),
             catalog: Arc::new(Catalog::default()),
             busy_until: 0,
+            apart: 0,
             lost_histories: 0,
             lost_rows: 0,
         }
@@ -428,7 +434,7 @@ impl Explainer {
                 continue;
             }
             let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
-            let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent());
+            let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent(), false);
             if rivals && !world.blended.contains(&other.txn.id) {
                 world.blended.push(other.txn.id);
             }
@@ -664,6 +670,12 @@ impl Explainer {
         }
         if self.worlds.len() > 1 {
             self.reduce();
+        }
+        self.apart = if self.worlds.len() > 1 { self.apart + 1 } else { 0 };
+        if self.apart > APART_MAX {
+            // Nobody asks how it was: then it need not be known.
+            self.apart = 0;
+            self.become_one();
         }
     }
 }

@@ -252,7 +252,13 @@ impl Explainer {
         for other in others {
             let other = self.task(&other);
             let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
-            if !footprint.writes() || !own.depends_on(&task.txn, &footprint, other.txn.sent()) {
+            let matters = own.depends_on(
+                &task.txn,
+                &footprint,
+                other.txn.sent(),
+                unexplained.is_none() && writes,
+            );
+            if !footprint.writes() || !matters {
                 continue;
             }
             if footprint.beyond_rows {

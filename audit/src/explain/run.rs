@@ -322,6 +322,9 @@ fn run_step(
             Coverage::Checked
         }
     };
+    if asked_for.wrote_nothing(&seen.outcome) {
+        effects.clear();
+    }
     if succeeded {
         if planned.may_write {
             attempt.wrote.push(at);

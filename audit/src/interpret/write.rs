@@ -9,7 +9,7 @@ use crate::sql::plan::{
     ConflictAction, Delete, Expr, Insert, InsertValue, Merge, MergeAction, RelationSource, Returning, Select,
     Update,
 };
-use crate::state::catalog::Table;
+use crate::state::catalog::{Action, ForeignKey, Table};
 use crate::state::{Row, RowId, TableId};
 use crate::value::compare::same;
 use crate::value::{Collation, Value};
@@ -311,6 +311,8 @@ impl Run<'_> {
         batch.finish()?;
         if open {
             self.unseen(&table, &update.select);
+            let is_set = |column: &usize| update.set.iter().any(|(set, _)| set == column);
+            self.unseen_cascade(&table, |key| key.target_columns.iter().any(is_set));
         }
         Ok(result)
     }
@@ -327,6 +329,29 @@ impl Run<'_> {
             },
         };
         self.effects.borrow_mut().push(effect);
+    }
+
+    /// What a row that nobody has seen takes along when it goes, or when its key changes, is not known either.
+    fn unseen_cascade(&self, table: &Table, is_hit: impl Fn(&ForeignKey) -> bool) {
+        let catalog = self.views.snapshot.catalog();
+        let mut reached: Vec<TableId> = Vec::new();
+        let mut from = vec![table.id];
+        while let Some(parent) = from.pop() {
+            for child in catalog.tables() {
+                let hit = child.foreign_keys.iter().any(|key| {
+                    let acts = |action| !matches!(action, Action::NoAction | Action::Restrict);
+                    let first = parent == table.id;
+                    key.target == parent
+                        && (acts(key.on_delete) || acts(key.on_update))
+                        && (!first || is_hit(key))
+                });
+                if hit && !reached.contains(&child.id) {
+                    reached.push(child.id);
+                    from.push(child.id);
+                    self.havoc(child, "cascade_of_unseen_rows");
+                }
+            }
+        }
     }
 
     pub(super) fn delete(&self, delete: &Delete, outer: Option<&Scope<'_>>) -> Outcome<Written> {
@@ -376,6 +401,9 @@ impl Run<'_> {
             self.havoc(&table, "delete_of_uncertain_rows");
         } else if open {
             self.unseen(&table, &delete.select);
+        }
+        if open || unsure {
+            self.unseen_cascade(&table, |_| true);
         }
         Ok(result)
     }

@@ -103,7 +103,7 @@ fn execute(asked: &Asked, step: &Step, session: &SessionState, views: Views<'_>)
             Ok(())
         }
     };
-    if !matches!(step.seen.outcome, Outcome::Answer(_)) {
+    if !matches!(step.seen.outcome, Outcome::Answer(_)) || asked.wrote_nothing(&step.seen.outcome) {
         effects.clear();
     }
     Done {
