@@ -275,10 +275,10 @@ impl Explainer {
         let mut kept = Vec::new();
         for (rival, footprint) in rivals {
             let blind = ways.found.len() == 1 && own.is_blind && footprint.is_blind;
-            let pair = if blind {
-                self.compare(world, task, &rival)
-            } else {
-                Pair::Different
+            let pair = match blind {
+                true if is_same(&task.txn, &rival.txn) => Pair::Same,
+                true => self.compare(world, task, &rival),
+                false => Pair::Different,
             };
             match pair {
                 // Whoever looks in between sees the same.
@@ -405,6 +405,22 @@ fn nowhere(world: World, difference: Option<(Difference, usize)>) -> Placement {
         Some((difference, step)) => Placement::Nowhere(world, difference, step),
         None => Placement::GivenUp(world),
     }
+}
+
+/// Whether two transactions asked for the very same: whoever came first did what the other would have done.
+fn is_same(a: &Transaction, b: &Transaction) -> bool {
+    a.level == b.level
+        && a.steps.len() == b.steps.len()
+        && a.steps.iter().zip(&b.steps).all(|(a, b)| {
+            let tag = |o: &Outcome| match o {
+                Outcome::Answer(answer) => answer.tag.clone(),
+                _ => None,
+            };
+            a.seen.text == b.seen.text
+                && a.seen.part == b.seen.part
+                && a.seen.parameters == b.seen.parameters
+                && tag(&a.seen.outcome) == tag(&b.seen.outcome)
+        })
 }
 
 /// When the last of its statements had been answered.

@@ -11,7 +11,7 @@ use crate::value::compare::{hash_value, total_order};
 use crate::value::{Key, Value};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Index {
 #[derive(Clone, Debug)]
 enum Rows {
     Hashed(Buckets),
-    Sorted(Arc<BTreeMap<(u64, Key), Ids>>),
+    Sorted(Runs),
 }
 
 /// A hash table that is cheap to copy.
@@ -109,6 +109,93 @@ impl Buckets {
     }
 }
 
+/// The hash of the key, and the value in the column of the order.
+type SortedKey = (u64, Key);
+
+/// An ordered map that is cheap to copy: short sorted runs, one after the other.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    /// None of them is empty.
+    runs: Vec<Arc<Vec<(SortedKey, Ids)>>>,
+}
+
+/// Entries beyond which a run becomes two.
+const RUN_MAX: usize = 128;
+
+impl Runs {
+    /// The run that has, or would have, the key.
+    fn run_of(&self, key: &SortedKey) -> usize {
+        let after = self.runs.partition_point(|run| run[0].0 <= *key);
+        after.saturating_sub(1)
+    }
+
+    fn insert(&mut self, key: SortedKey, id: RowId) {
+        let at = self.run_of(&key);
+        let Some(run) = self.runs.get_mut(at) else {
+            let mut ids = Ids::default();
+            ids.insert(id);
+            self.runs.push(Arc::new(vec![(key, ids)]));
+            return;
+        };
+        match run.binary_search_by(|(k, _)| k.cmp(&key)) {
+            Ok(place) if run[place].1.contains(id) => {}
+            Ok(place) => Arc::make_mut(run)[place].1.insert(id),
+            Err(place) => {
+                let mut ids = Ids::default();
+                ids.insert(id);
+                let run = Arc::make_mut(run);
+                run.insert(place, (key, ids));
+                if run.len() > RUN_MAX {
+                    let upper = run.split_off(RUN_MAX / 2);
+                    self.runs.insert(at + 1, Arc::new(upper));
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &SortedKey, id: RowId) {
+        let at = self.run_of(key);
+        let Some(run) = self.runs.get_mut(at) else { return };
+        let Ok(place) = run.binary_search_by(|(k, _)| k.cmp(key)) else {
+            return;
+        };
+        if !run[place].1.contains(id) {
+            return;
+        }
+        let run = Arc::make_mut(run);
+        if run[place].1.remove(id) {
+            run.remove(place);
+        }
+        if run.is_empty() {
+            self.runs.remove(at);
+        }
+    }
+
+    /// The entries between two bounds, in order.
+    fn range<'a>(
+        &'a self,
+        lower: &'a Bound<SortedKey>,
+        upper: &'a Bound<SortedKey>,
+    ) -> impl DoubleEndedIterator<Item = (&'a SortedKey, &'a Ids)> {
+        let too_low = move |key: &SortedKey| match lower {
+            Bound::Included(low) => key < low,
+            Bound::Excluded(low) => key <= low,
+            Bound::Unbounded => false,
+        };
+        let too_high = move |key: &SortedKey| match upper {
+            Bound::Included(high) => key > high,
+            Bound::Excluded(high) => key >= high,
+            Bound::Unbounded => false,
+        };
+        let first = self.runs.partition_point(|run| too_low(&run[run.len() - 1].0));
+        let last = self.runs.partition_point(|run| !too_high(&run[0].0));
+        let runs = self.runs.get(first..last.max(first)).unwrap_or(&[]);
+        let entries = runs.iter().flat_map(|run| run.iter());
+        let inside = entries.filter(move |(key, _)| !too_low(key) && !too_high(key));
+        inside.map(|(key, ids)| (key, ids))
+    }
+}
+
 /// The rows of one key.
 #[derive(Clone, Debug)]
 enum Ids {
@@ -142,7 +229,7 @@ impl Index {
             sorted,
             rows: match sorted {
                 None => Rows::Hashed(Buckets::default()),
-                Some(_) => Rows::Sorted(Arc::default()),
+                Some(_) => Rows::Sorted(Runs::default()),
             },
             unknown: Arc::default(),
         }
@@ -187,9 +274,7 @@ impl Index {
     pub fn add(&mut self, row: &Row, id: RowId) {
         match (self.place_of(row), &mut self.rows) {
             (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => rows.insert(hash, id),
-            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => {
-                Arc::make_mut(rows).entry((hash, key)).or_default().insert(id)
-            }
+            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => rows.insert((hash, key), id),
             _ => {
                 if !self.unknown.contains(&id) {
                     Arc::make_mut(&mut self.unknown).insert(id);
@@ -201,16 +286,7 @@ impl Index {
     pub fn remove(&mut self, row: &Row, id: RowId) {
         match (self.place_of(row), &mut self.rows) {
             (Some(Place::Hashed(hash)), Rows::Hashed(rows)) => rows.remove(hash, id),
-            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => {
-                let place = (hash, key);
-                if !rows.contains_key(&place) {
-                    return;
-                }
-                let rows = Arc::make_mut(rows);
-                if rows.get_mut(&place).is_some_and(|ids| ids.remove(id)) {
-                    rows.remove(&place);
-                }
-            }
+            (Some(Place::Sorted(hash, key)), Rows::Sorted(rows)) => rows.remove(&(hash, key), id),
             _ => {
                 if self.unknown.contains(&id) {
                     Arc::make_mut(&mut self.unknown).remove(&id);
@@ -253,14 +329,14 @@ impl Index {
         }
         let mut found = Vec::new();
         let mut count = 0;
-        let mut take = |(place, ids): (&(u64, Key), &Ids)| {
+        let mut take = |(place, ids): (&SortedKey, &Ids)| {
             let mut list = SmallVec::new();
             ids.each(|id| list.push(id));
             count += list.len();
             found.push((place.1.clone(), list));
             count >= range.enough
         };
-        let part = rows.range((lower, upper));
+        let part = rows.range(&lower, &upper);
         let stopped = if range.descending {
             part.rev().any(&mut take)
         } else {
@@ -276,7 +352,7 @@ impl Index {
     }
 }
 
-/// `BTreeMap::range` panics where nothing can lie between.
+/// Whether nothing can lie between.
 fn is_empty(lower: &Bound<(u64, Key)>, upper: &Bound<(u64, Key)>) -> bool {
     match (lower, upper) {
         (Bound::Included(low), Bound::Included(high)) => low > high,
