@@ -19,7 +19,7 @@ use crate::trace::Nanos;
 use pgassay_rules::Level;
 
 /// Members beyond which a case is not decided.
-const POINTS_MEMBERS_MAX: usize = 9;
+const POINTS_MEMBERS_MAX: usize = 14;
 const SERIAL_MEMBERS_MAX: usize = 10;
 
 pub enum Confirmed {

@@ -3,14 +3,15 @@
 //! In: a [`Case`]: a few transactions with everything that was observed of them, and the state they start
 //! from. Out: whether points exist that explain every answer.
 //!
-//! It tries every order of every point with plain loops: no bounds are propagated, no order is inferred,
-//! nothing is remembered between branches. Slow is fine; wrong is not. Before a violation is told it is
+//! It tries every order of every point with plain loops: no bounds are propagated, no order is inferred; only a
+//! state that was searched before is not searched again. Slow is fine; wrong is not. Before a violation is told it is
 //! decided again here, and property tests hold the fast path against it.
 //!
 //! Always true: `Impossible` is answered only after every order was tried.
 
 pub mod base;
 pub mod points;
+mod state;
 pub mod serial;
 
 use crate::assemble::{Step, Transaction};

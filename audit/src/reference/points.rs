@@ -3,9 +3,11 @@
 //! Each member walks through its steps; at every turn any member may take its next point, as long as the
 //! instants can still be placed inside their windows. A READ COMMITTED statement has a snapshot point and,
 //! if it may write, a later lock point; a snapshot transaction has one snapshot point and a lock point per
-//! writing statement; the end of a transaction is a point of its own.
+//! writing statement; the end of a transaction is a point of its own. A point that only its own transaction can
+//! notice, such as that of a statement that reads, is taken as soon as it can be and agrees.
 
 use super::base::{CaseView, Delta};
+use super::state;
 use super::{Case, Decision, Done, NODES_MAX, execute, is_judged, plan};
 use crate::assemble::End;
 use crate::control::Control;
@@ -17,23 +19,32 @@ use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::Writes;
+use rustc_hash::FxHashSet;
 use std::rc::Rc;
 
 /// Where one member stands.
 #[derive(Clone)]
-struct Walker {
-    step: usize,
-    overlay: Overlay,
-    savepoints: Vec<(String, Overlay)>,
-    session: SessionState,
+pub(super) struct Walker {
+    pub(super) step: usize,
+    pub(super) overlay: Overlay,
+    pub(super) savepoints: Vec<(String, Overlay)>,
+    pub(super) session: SessionState,
     /// What its snapshot saw: of the statement, or of the whole transaction.
-    snapshot: Option<Rc<Delta>>,
-    ended: bool,
+    pub(super) snapshot: Option<Rc<Delta>>,
+    pub(super) ended: bool,
+}
+
+/// Whether others can tell when a point is taken.
+enum Notice {
+    Others,
+    Nobody { fixed: bool },
 }
 
 struct Search<'a> {
     case: &'a Case<'a>,
     nodes: u64,
+    /// States from which nothing leads to an explanation.
+    dead: FxHashSet<(u64, u64)>,
     differences: Vec<(usize, usize, Difference)>,
 }
 
@@ -54,6 +65,7 @@ pub fn decide(case: &Case<'_>) -> Decision {
     let mut search = Search {
         case,
         nodes: 0,
+        dead: FxHashSet::default(),
         differences: Vec::new(),
     };
     match search.go(walkers, Rc::new(Delta::default()), 0) {
@@ -67,6 +79,12 @@ impl Search<'_> {
     fn go(&mut self, walkers: Vec<Walker>, committed: Rc<Delta>, now: Nanos) -> Option<Rc<Delta>> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
+            return None;
+        }
+        let (walkers, committed) = self.take_unnoticed(walkers, committed, now)?;
+        // Another order of the same points that left everybody where they are now has been tried.
+        let state = state::signature(&walkers, &committed, now);
+        if state.is_some_and(|state| self.dead.contains(&state)) {
             return None;
         }
         if walkers.iter().all(|w| w.ended) {
@@ -98,7 +116,67 @@ impl Search<'_> {
                 return None;
             }
         }
+        self.dead.extend(state);
         None
+    }
+
+    /// Takes every point that can be taken now and that nobody else can notice: to wait with it explains nothing
+    /// that is not explained without. `None` if an answer is wrong whatever comes.
+    fn take_unnoticed(
+        &mut self,
+        mut walkers: Vec<Walker>,
+        mut committed: Rc<Delta>,
+        now: Nanos,
+    ) -> Option<(Vec<Walker>, Rc<Delta>)> {
+        for at in 0..walkers.len() {
+            while self.next_window(at, &walkers[at]).is_some_and(|w| w.sent <= now) {
+                let Notice::Nobody { fixed } = self.notice(at, &walkers[at], &committed) else {
+                    break;
+                };
+                match self.take(at, &walkers, &committed) {
+                    Some(taken) => (walkers, committed) = taken,
+                    None if fixed => return None,
+                    None => break,
+                }
+            }
+        }
+        Some((walkers, committed))
+    }
+
+    /// Who can tell when the member's next point is taken.
+    fn notice(&self, at: usize, walker: &Walker, committed: &Delta) -> Notice {
+        let member = &self.case.members[at];
+        let txn = &member.txn;
+        if is_end(txn, walker.step) {
+            let silent = walker.overlay.is_empty() || !matches!(txn.end, End::Committed(_));
+            return match silent {
+                true => Notice::Nobody { fixed: false },
+                false => Notice::Others,
+            };
+        }
+        let step = &txn.steps[walker.step];
+        if step.control != Control::Data || !is_judged(step) {
+            return Notice::Nobody { fixed: false };
+        }
+        let view = CaseView {
+            base: &self.case.base,
+            delta: committed,
+            own: &walker.overlay,
+        };
+        let asked = plan(self.case, step, &walker.session, &view);
+        let planned = &asked.prepared.planned;
+        if planned.may_write || locks_rows(planned) {
+            return Notice::Others;
+        }
+        let by_statement = is_statement_level(&member.rules);
+        if by_statement || !asked.reads_snapshot() {
+            Notice::Nobody { fixed: false }
+        } else if walker.snapshot.is_some() {
+            // What it answers from is settled: an answer that is wrong now stays wrong.
+            Notice::Nobody { fixed: true }
+        } else {
+            Notice::Others
+        }
     }
 
     /// The window of the member's next point; `None` if it has ended.
