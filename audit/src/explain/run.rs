@@ -249,6 +249,8 @@ fn run_step(
     let asked_before = chooser.borrow().decisions().len();
 
     let (execution, change, providers) = {
+        let by_key = by_statement && planned.writes_by_key(&catalog);
+        let forced = by_key && succeeded && !asked_for.wrote_nothing(&seen.outcome);
         let reader = |point, window, eager| Reader {
             store: scene.store,
             order: scene.order,
@@ -261,10 +263,14 @@ fn run_step(
             providers: RefCell::default(),
             unsure: Cell::default(),
             eager,
+            forced: forced && eager,
             observed: &seen.outcome,
             shown: OnceCell::new(),
         };
-        let read = reader(read_point, window, false);
+        let read = match by_key {
+            true => reader(lock_point, seen.window, true),
+            false => reader(read_point, window, false),
+        };
         let latest = reader(lock_point, seen.window, true);
         let views = Views {
             snapshot: &read,
@@ -495,6 +501,7 @@ fn teach(
                     providers: RefCell::default(),
                     unsure: Cell::default(),
                     eager: false,
+                    forced: false,
                     observed: &seen.outcome,
                     shown: OnceCell::new(),
                 }

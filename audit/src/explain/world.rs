@@ -207,6 +207,7 @@ impl World {
         written.extend(attempt.overlay.tables.keys().copied());
         written.sort();
         written.dedup();
+        let catalog = self.store.catalog.clone();
         let touches = attempt
             .reads
             .iter()
@@ -218,6 +219,19 @@ impl World {
                 Touch::Key { table, columns, key } if written.contains(table) => {
                     let own = attempt.overlay.table(*table);
                     let told = own.is_some_and(|own| !own.replaced.is_empty());
+                    // The one row of this key was there, and stays there.
+                    let stays = own.is_some_and(|own| {
+                        own.inserted.is_empty()
+                            && !own.unseen
+                            && own.replaced.values().all(|r| r.row.is_some())
+                    });
+                    let unique = catalog.table(*table).is_some_and(|t| {
+                        let mut keys = t.keys.iter().filter(|k| k.is_plain());
+                        keys.any(|k| k.columns.iter().all(|c| columns.contains(c)))
+                    });
+                    if told && stays && unique {
+                        continue;
+                    }
                     let kept = self.store.table_mut(*table);
                     kept.distrust(columns, key);
                     if !told {

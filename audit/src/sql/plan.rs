@@ -40,6 +40,40 @@ pub struct Planned {
     pub volatile: bool,
 }
 
+impl Planned {
+    /// Whether it writes the one row of a key and looks at nothing else to find it: then it is a matter of one
+    /// instant, since the newest version is written whatever the snapshot showed.
+    pub fn writes_by_key(&self, catalog: &crate::state::Catalog) -> bool {
+        let (table, select, ctes) = match &self.kind {
+            Kind::Update(update) => (update.table, &update.select, &update.ctes),
+            Kind::Delete(delete) => (delete.table, &delete.select, &delete.ctes),
+            _ => return false,
+        };
+        let Some(From::Scan(scan)) = &select.from else {
+            return false;
+        };
+        let Access::Lookup { columns, .. } = &scan.access else {
+            return false;
+        };
+        let is_key = |condition: &Expr| match condition {
+            Expr::Call { arguments, .. } => arguments.iter().any(
+                |a| matches!(a, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize))),
+            ),
+            _ => false,
+        };
+        let unique = catalog.table(table).is_some_and(|t| {
+            let mut keys = t.keys.iter().filter(|k| k.is_plain());
+            keys.any(|k| k.columns.iter().all(|c| columns.contains(c)))
+        });
+        unique
+            && ctes.is_empty()
+            && select.relations.len() == 1
+            && select.filter.is_empty()
+            && scan.filter.len() == columns.len()
+            && scan.filter.iter().all(is_key)
+    }
+}
+
 /// The tables that a statement may touch, known before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touches {

@@ -35,6 +35,8 @@ pub struct Reader<'a> {
     pub providers: RefCell<SmallVec<[CommitId; 8]>>,
     /// A lock point sees the newest version unless something speaks against it.
     pub eager: bool,
+    /// The row was written: its newest version must have been seen, if it can have been.
+    pub forced: bool,
     /// The answer that was observed, to guess well.
     pub observed: &'a Outcome,
     pub shown: OnceCell<Option<FxHashSet<Key>>>,
@@ -60,9 +62,11 @@ impl Reader<'_> {
         if commit.lo > window.done {
             return false;
         }
-        self.chooser
-            .borrow_mut()
-            .decide(self.order, id, self.point, window, hint)
+        let mut chooser = self.chooser.borrow_mut();
+        if self.forced {
+            return chooser.require(self.order, id, self.point, window, true);
+        }
+        chooser.decide(self.order, id, self.point, window, hint)
     }
 
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
