@@ -8,15 +8,15 @@
 //! wrote what this one reads or writes. Two orders that nobody can tell apart are tried once.
 
 use super::footprint::Footprint;
-use super::run::{Attempt, run};
+use super::run::{Attempt, is_statement_level, run, step_of};
 use super::session::SessionState;
 use super::world::{Explained, World};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::control::Control;
 use crate::interpret::Difference;
-use crate::points::Chooser;
 use crate::points::choose::Decision;
+use crate::points::{Chooser, PointId};
 use crate::reference::Member;
 use crate::trace::{Nanos, Outcome};
 use crate::verdict::TxnId;
@@ -111,6 +111,10 @@ impl Explainer {
                 None if !chooser.borrow().is_contradiction() => {
                     let decisions = chooser.borrow().decisions().to_vec();
                     let free = decisions.is_empty();
+                    let writing = match attempt.overlay.is_empty() || !task.is_committed() {
+                        true => None,
+                        false => Some(attempt.wrote.clone()),
+                    };
                     all.add(attempt, decisions, task.is_committed());
                     alternatives += 1;
                     if free {
@@ -119,6 +123,18 @@ impl Explainer {
                     }
                     if alternatives == ALTERNATIVES_MAX {
                         break;
+                    }
+                    if let Some(writing) = writing
+                        && is_statement_level(&task.rules)
+                    {
+                        // What its other statements saw does not change what it wrote, nor is it certain.
+                        all.found.iter_mut().for_each(|e| e.facts.clear());
+                        let matters = |point: PointId| writing.contains(&step_of(point));
+                        if !chooser.borrow_mut().next_among(matters) {
+                            all.complete = true;
+                            break;
+                        }
+                        continue;
                     }
                 }
                 None => {}

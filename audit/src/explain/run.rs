@@ -107,6 +107,11 @@ pub struct Attempt {
 /// The one snapshot of REPEATABLE READ and SERIALIZABLE.
 pub const SNAPSHOT: PointId = PointId(0);
 
+/// The step that a point belongs to, where every statement has its own.
+pub fn step_of(point: PointId) -> usize {
+    (point.0 as usize).saturating_sub(1) / 2
+}
+
 /// Whether every statement has a snapshot of its own.
 pub fn is_statement_level(rules: &LevelRules) -> bool {
     rules.read_point == ReadPoint::Statement

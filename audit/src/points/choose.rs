@@ -26,6 +26,7 @@ pub struct Decision {
 
 #[derive(Clone, Copy, Debug)]
 struct Choice {
+    point: PointId,
     visible: bool,
     flipped: bool,
 }
@@ -67,7 +68,7 @@ impl Chooser {
                 _ => {}
             }
         }
-        let visible = forced.unwrap_or_else(|| self.choose(order, commit, window, hint));
+        let visible = forced.unwrap_or_else(|| self.choose(order, commit, point, window, hint));
         self.decisions.push(Decision {
             commit,
             point,
@@ -80,6 +81,7 @@ impl Chooser {
         &mut self,
         order: &Order,
         commit: CommitId,
+        point: PointId,
         window: Window,
         hint: impl FnOnce() -> Option<bool>,
     ) -> bool {
@@ -91,6 +93,7 @@ impl Chooser {
             };
             let visible = hint().unwrap_or_else(middle);
             self.script.push(Choice {
+                point,
                 visible,
                 flipped: false,
             });
@@ -121,6 +124,7 @@ impl Chooser {
             // It was free after all; take the required side and leave nothing to flip.
             if let Some(last) = self.script.last_mut() {
                 *last = Choice {
+                    point,
                     visible,
                     flipped: true,
                 };
@@ -148,15 +152,21 @@ impl Chooser {
 
     /// Prepares the next run; false when every sequence of answers has been tried.
     pub fn next(&mut self) -> bool {
+        self.next_among(|_| true)
+    }
+
+    /// The same, but the last answers are changed only at some points.
+    pub fn next_among(&mut self, matters: impl Fn(PointId) -> bool) -> bool {
         self.script.truncate(self.used);
         self.used = 0;
         self.decisions.clear();
         self.contradiction = false;
         while let Some(last) = self.script.pop() {
-            if !last.flipped {
+            if !last.flipped && matters(last.point) {
                 self.script.push(Choice {
                     visible: !last.visible,
                     flipped: true,
+                    ..last
                 });
                 return true;
             }
