@@ -41,6 +41,10 @@ impl Tally {
             };
             *self.tiers.entry(tier).or_default() += 1;
             self.one(&judged.shape, &judged.coverage);
+            if judged.loose && judged.coverage == Coverage::Checked {
+                // The rest of the answer was checked: it counts as such, and what was not is said beside it.
+                self.reason("unknown_value");
+            }
         }
     }
 

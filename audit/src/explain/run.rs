@@ -69,6 +69,8 @@ pub struct Judged {
     pub coverage: Coverage,
     /// A question of order was asked on the way.
     pub asked: bool,
+    /// A value that was not known agreed with what came.
+    pub loose: bool,
     pub shape: Arc<str>,
 }
 
@@ -162,6 +164,7 @@ pub fn run(
                 attempt.judged[at] = Some(Judged {
                     coverage: Coverage::Checked,
                     asked: false,
+                    loose: false,
                     shape: word_of(&step.seen.text),
                 });
                 continue;
@@ -215,6 +218,7 @@ fn run_step(
         Some(Judged {
             coverage: Coverage::Unchecked(reason.to_owned()),
             asked: false,
+            loose: false,
             shape,
         })
     };
@@ -301,6 +305,7 @@ fn run_step(
     } = execution;
     let asked = chooser.borrow().decisions().len() > asked_before;
 
+    let loose = succeeded && expect.is_loose();
     let coverage = match expect.compare(&seen.outcome) {
         Match::Agrees { learned } => {
             teach(
@@ -355,6 +360,7 @@ fn run_step(
     attempt.judged[at] = Some(Judged {
         coverage,
         asked,
+        loose,
         shape,
     });
 }

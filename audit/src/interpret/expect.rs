@@ -145,6 +145,19 @@ impl Expect {
                 .is_some_and(|tag| tag.counted && tag.max.is_none())
     }
 
+    /// A cell that is not known, or a row that may be missing, agreed with what came: it was not compared.
+    pub fn is_loose(&self) -> bool {
+        let row_is_loose = |row: &ExpectedRow| !row.certain || row.values.iter().any(Value::has_unknown);
+        let rows = self
+            .rows
+            .iter()
+            .flat_map(|rows| &rows.groups)
+            .flat_map(|group| &group.rows);
+        let counted = self.tag.as_ref().filter(|tag| tag.counted);
+        rows.into_iter().any(row_is_loose)
+            || counted.is_some_and(|tag| tag.max.is_some_and(|max| max != tag.min))
+    }
+
     /// Nothing about this answer is open: every cell is known, every row certain.
     pub fn is_exact(&self) -> bool {
         let rows_exact = |rows: &Rows| {
