@@ -304,6 +304,7 @@ impl Explainer {
         let mut explained: Option<Arc<Explained>> = None;
         let mut undecided: Option<Attempt> = None;
         for mut world in std::mem::take(&mut self.worlds) {
+            world.footprints.remove(&txn.id);
             if let Some(done) = world.take_ahead(txn.id) {
                 world.uncertified.push(done.clone());
                 explained.get_or_insert(done);

@@ -55,10 +55,9 @@ impl Planned {
         let Access::Lookup { columns, .. } = &scan.access else {
             return false;
         };
+        let is_key_column = |expr: &Expr| matches!(expr, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize)));
         let is_key = |condition: &Expr| match condition {
-            Expr::Call { arguments, .. } => arguments.iter().any(
-                |a| matches!(a, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize))),
-            ),
+            Expr::Equal { sides, .. } => is_key_column(&sides.0) || is_key_column(&sides.1),
             _ => false,
         };
         let unique = catalog.table(table).is_some_and(|t| {
