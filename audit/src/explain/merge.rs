@@ -128,29 +128,17 @@ impl<T> HasWorld for (World, T) {
     }
 }
 
-/// What was lost by making worlds fewer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    Nothing,
-    History,
-    Rows,
-}
-
 /// Makes the worlds few enough. `until`: when the last of the transactions that they differ in had ended.
-pub fn reduce(worlds: &mut Vec<World>, until: Nanos) -> Lost {
+pub fn reduce(worlds: &mut Vec<World>, until: Nanos) {
     if worlds.len() > 1 {
         drop_twins(worlds, |w| w);
     }
-    let mut lost = Lost::Nothing;
     if worlds.len() > HISTORIES_MAX {
-        lost = Lost::History;
         blur(worlds, until);
     }
     if worlds.len() > WORLDS_MAX {
-        lost = Lost::Rows;
         collapse(worlds, until);
     }
-    lost
 }
 
 /// Worlds that have the same rows become one that does not know how they came to be.

@@ -34,7 +34,6 @@ use crate::state::view::Knowledge;
 use crate::trace::{Bootstrap, Nanos, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
-use merge::Lost;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
 use place::{DETOURS_MAX, Placement, Task, wrote_nothing};
@@ -127,9 +126,6 @@ pub struct Explainer {
     busy_until: Nanos,
     /// For how many garbage collections there has been more than one world.
     apart: u32,
-    /// How often worlds had to be made fewer by forgetting.
-    pub lost_histories: u64,
-    pub lost_rows: u64,
 }
 
 /// Garbage collections after which worlds that nobody has told apart become one.
@@ -152,8 +148,6 @@ impl Explainer {
             catalog: Arc::new(Catalog::default()),
             busy_until: 0,
             apart: 0,
-            lost_histories: 0,
-            lost_rows: 0,
         }
     }
 
@@ -167,10 +161,6 @@ impl Explainer {
     /// The world, or the first of them.
     pub fn world(&self) -> &World {
         &self.worlds[0]
-    }
-
-    pub fn worlds_len(&self) -> usize {
-        self.worlds.len()
     }
 
     /// What can be certified: nothing while it is open how things happened.
@@ -496,11 +486,7 @@ impl Explainer {
     }
 
     fn reduce(&mut self) {
-        match merge::reduce(&mut self.worlds, self.busy_until) {
-            Lost::Nothing => {}
-            Lost::History => self.lost_histories += 1,
-            Lost::Rows => self.lost_rows += 1,
-        }
+        merge::reduce(&mut self.worlds, self.busy_until);
         self.alone();
     }
 
@@ -517,7 +503,6 @@ impl Explainer {
 
     fn become_one(&mut self) {
         if self.worlds.len() > 1 {
-            self.lost_rows += 1;
             merge::collapse(&mut self.worlds, self.busy_until);
             self.alone();
         }

@@ -225,10 +225,7 @@ impl World {
                             && !own.unseen
                             && own.replaced.values().all(|r| r.row.is_some())
                     });
-                    let unique = catalog.table(*table).is_some_and(|t| {
-                        let mut keys = t.keys.iter().filter(|k| k.is_plain());
-                        keys.any(|k| k.columns.iter().all(|c| columns.contains(c)))
-                    });
+                    let unique = catalog.table(*table).is_some_and(|t| t.is_unique(columns));
                     if told && stays && unique {
                         continue;
                     }

@@ -60,10 +60,7 @@ impl Planned {
             Expr::Equal { sides, .. } => is_key_column(&sides.0) || is_key_column(&sides.1),
             _ => false,
         };
-        let unique = catalog.table(table).is_some_and(|t| {
-            let mut keys = t.keys.iter().filter(|k| k.is_plain());
-            keys.any(|k| k.columns.iter().all(|c| columns.contains(c)))
-        });
+        let unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
         unique
             && ctes.is_empty()
             && select.relations.len() == 1

@@ -361,6 +361,12 @@ impl Table {
             .position(|column| !column.dropped && column.name == name)
     }
 
+    /// Whether no two rows can agree in these columns.
+    pub fn is_unique(&self, columns: &[usize]) -> bool {
+        let mut keys = self.keys.iter().filter(|key| key.is_plain());
+        keys.any(|key| key.columns.iter().all(|c| columns.contains(c)))
+    }
+
     pub fn primary_key(&self) -> Option<&UniqueKey> {
         self.keys.iter().find(|key| key.primary)
     }

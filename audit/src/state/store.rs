@@ -301,20 +301,12 @@ impl Table {
     /// later ones, which may be computed from it. Where it inserted or deleted the row, the row is taken out and
     /// returned: nobody knows whether it is there.
     pub fn soften(&mut self, id: RowId, commit: CommitId) -> Option<Row> {
-        self.chain(id)?;
-        let chain = self.chains.get_mut(id.0 as usize);
+        let chain = self.chain(id)?;
         let at = chain.versions.iter().position(|v| v.commit == commit)?;
         let below: Option<Row> = at.checked_sub(1).and_then(|b| chain.versions[b].row.clone());
         let made = chain.versions[at].row.clone();
         let (Some(made), Some(_)) = (&made, &below) else {
-            let gone = std::mem::take(&mut chain.versions);
-            let rows: Vec<Row> = gone.into_iter().filter_map(|v| v.row).collect();
-            for row in &rows {
-                for index in self.indexes.get_mut() {
-                    index.remove(row, id);
-                }
-            }
-            self.rows_len -= 1;
+            self.remove(id);
             return made.or(below);
         };
         let made = made.clone();
@@ -325,19 +317,9 @@ impl Table {
                     .is_none_or(|b| b.get(c).is_none_or(|v| Key(v.clone()) != Key(made[c].clone())))
             })
             .collect();
-        for version in &mut chain.versions[at..] {
+        for version in &mut self.chains.get_mut(id.0 as usize).versions[at..] {
             let Some(row) = &version.row else { continue };
-            let cells = row.iter().enumerate();
-            let cells: Vec<Value> = cells
-                .map(|(c, v)| {
-                    if changed.contains(&c) {
-                        Value::Unknown
-                    } else {
-                        v.clone()
-                    }
-                })
-                .collect();
-            let unknown: Row = cells.into();
+            let unknown = without(row, |column| changed.contains(&column));
             for index in self.indexes.get_mut() {
                 index.remove(row, id);
                 index.add(&unknown, id);
@@ -397,17 +379,7 @@ impl Table {
         else {
             return;
         };
-        let cells = row.iter().enumerate();
-        let cells: Vec<Value> = cells
-            .map(|(at, v)| {
-                if columns.contains(&at) {
-                    Value::Unknown
-                } else {
-                    v.clone()
-                }
-            })
-            .collect();
-        let unknown: Row = cells.into();
+        let unknown = without(&row, |column| columns.contains(&column));
         for index in self.indexes.get_mut() {
             // Older versions may still be found by the old key.
             index.add(&unknown, id);
@@ -424,17 +396,7 @@ impl Table {
         }
         for version in &mut self.chains.get_mut(id.0 as usize).versions {
             let Some(row) = &version.row else { continue };
-            let cells = row.iter().enumerate();
-            let cells: Vec<Value> = cells
-                .map(|(at, v)| {
-                    if columns.contains(&at) {
-                        v.clone()
-                    } else {
-                        Value::Unknown
-                    }
-                })
-                .collect();
-            let unknown: Row = cells.into();
+            let unknown = without(row, |column| !columns.contains(&column));
             for index in self.indexes.get_mut() {
                 index.remove(row, id);
                 index.add(&unknown, id);
@@ -491,6 +453,17 @@ impl Table {
         };
         gone
     }
+}
+
+/// The row with some of its cells unknown.
+fn without(row: &Row, is_unknown: impl Fn(usize) -> bool) -> Row {
+    let cells = row.iter().enumerate();
+    cells
+        .map(|(column, value)| match is_unknown(column) {
+            true => Value::Unknown,
+            false => value.clone(),
+        })
+        .collect()
 }
 
 /// All tables, and the catalog that describes them.
