@@ -5,14 +5,14 @@
 
 use super::run::Lesson;
 use crate::assemble::{End, Transaction};
-use crate::interpret::Touch;
+use crate::interpret::{Touch, merged};
 use crate::points::{CommitId, Order};
 use crate::state::overlay::Overlay;
 use crate::state::store::{Store, Table, Version};
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
-use crate::trace::{Nanos, TableCopy};
-use crate::value::{self, Context, TimeZone, Value};
+use crate::trace::{Nanos, TableCopy, Window};
+use crate::value::{self, Context, Key, TimeZone, Value};
 use crate::verdict::TxnId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub fn apply(
             continue;
         }
         if own.unseen {
-            forget_late(store, *table, txn.sent());
+            forget_late(store, *table, txn.sent(), window.done);
             store.table_mut(*table).doubt();
             store.table_mut(*table).unsettle(window.done);
             store.table_mut(*table).guess(window.done);
@@ -65,7 +65,7 @@ pub fn apply(
         if own.truncated {
             let kept = store.table_mut(*table);
             let all: Vec<RowId> = kept.chains().map(|(id, _)| id).collect();
-            kept.knowledge = Knowledge::Complete;
+            kept.emptied(window.done);
             for id in all {
                 store.push(
                     *table,
@@ -88,14 +88,23 @@ pub fn apply(
             store.push(*table, *id, Version::new(commit, replaced.row.clone()));
             rows.push((*table, *id));
         }
-        let ids = births.ids(txn.id, *table, own.inserted.len(), store);
-        for (row, id) in own.inserted.values().zip(ids) {
-            let guessed = store.tables.get(table).is_some_and(|t| t.is_guessed(window.sent));
-            if guessed && is_there(store, *table, row) {
-                continue;
-            }
-            store.insert(*table, id, Version::new(commit, Some(row.clone())));
-            rows.push((*table, id));
+        let entry = Entry {
+            table: *table,
+            commit,
+            from: txn.sent(),
+            window,
+        };
+        for (columns, key) in &own.absent {
+            rows.extend(
+                entry
+                    .leave(store, columns, key)
+                    .into_iter()
+                    .map(|id| (*table, id)),
+            );
+        }
+        for (nth, row) in own.inserted.values().enumerate() {
+            let entered = entry.enter(store, order, births, (txn.id, nth), row);
+            rows.extend(entered.map(|id| (*table, id)));
         }
     }
     let made = order.push(window.sent, window.done, false, txn.clone(), rows);
@@ -103,55 +112,150 @@ pub fn apply(
     Some(commit)
 }
 
-/// Rows that were learned only after a transaction had begun may be the ones that it wrote without being seen.
-fn forget_late(store: &mut Store, table: TableId, sent: Nanos) {
-    let catalog = store.catalog.clone();
-    let key = catalog.table(table).and_then(|t| t.primary_key());
-    let complete = store.table_mut(table).knowledge == Knowledge::Complete;
-    for id in store.table_mut(table).learned_since(sent) {
-        let gone = store.table_mut(table).remove(id);
-        if !complete {
-            continue;
-        }
-        match (key, gone) {
-            (Some(key), Some(row)) => {
-                let values: Vec<Value> = key.columns.iter().filter_map(|c| row.get(*c).cloned()).collect();
-                store.table_mut(table).distrust(&key.columns, &values);
+/// Where rows come and go by one commit.
+struct Entry {
+    table: TableId,
+    commit: CommitId,
+    /// When its transaction began.
+    from: Nanos,
+    /// Where its commit lies.
+    window: Window,
+}
+
+impl Entry {
+    /// A row that was inserted, or that was found to be there when it was written. Returns its id, unless nobody can
+    /// tell whether it still is there.
+    fn enter(
+        &self,
+        store: &mut Store,
+        order: &mut Order,
+        births: &mut Births,
+        nth: (TxnId, usize),
+        row: &Row,
+    ) -> Option<RowId> {
+        let table = self.table;
+        let made = Version::new(self.commit, Some(row.clone()));
+        let Some((columns, key)) = store.key_of(table, row) else {
+            let guessed = store.table_mut(table).is_guessed(self.window.sent);
+            let id = births.nth(nth, table, store);
+            if guessed {
+                return None;
             }
-            _ => return store.forget(table),
+            store.insert(table, id, made);
+            return Some(id);
+        };
+        let kept = store.table_mut(table);
+        if kept.is_too_early(&columns, &key, self.from) {
+            // Whoever left the doubt may have come later, and have taken it away again.
+            kept.distrust(&columns, &key, self.window.done);
+            for id in kept.candidates(&columns, &key) {
+                kept.remove(id);
+            }
+            return None;
+        }
+        kept.cleared(&columns, &key, self.window.done);
+        let there = match kept.is_certain() {
+            true => None,
+            false => kept.live(&columns, &key),
+        };
+        if let Some((id, there)) = there {
+            // It was learned from an answer; which of the two came first is open.
+            if store.key_of(table, &there).is_none() {
+                store.forget(table);
+                store.table_mut(table).unsettle(self.window.done);
+                return None;
+            }
+            let merged: Row = merged(&there, row).into();
+            store.push(table, id, Version::new(self.commit, Some(merged)));
+            store.table_mut(table).unsettle_row(id, self.window.done);
+            return Some(id);
+        }
+        let id = births.by_key(table, &key, store);
+        let last = |store: &Store| {
+            let chain = store.tables.get(&table).and_then(|t| t.chain(id));
+            chain.and_then(|c| c.versions.last()).map(|v| v.commit)
+        };
+        match last(store) {
+            // In this world it had been there before, and was deleted.
+            Some(before) => {
+                order.remember(before, self.commit);
+                store.push(table, id, made);
+            }
+            None => store.insert(table, id, made),
+        }
+        Some(id)
+    }
+
+    /// There is no row with this key any more, whatever there was. Returns the rows that are known to have gone.
+    fn leave(&self, store: &mut Store, columns: &[usize], key: &[Value]) -> Vec<RowId> {
+        let table = self.table;
+        let kept = store.table_mut(table);
+        let early = kept.is_too_early(columns, key, self.from);
+        let late = kept.candidates(columns, key);
+        // What was learned meanwhile may have come before or after.
+        if early || !late.is_empty() {
+            kept.distrust(columns, key, self.window.done);
+            for id in late {
+                kept.remove(id);
+            }
+        } else {
+            kept.know(columns, key, self.from, self.window.done);
+        }
+        Vec::new()
+    }
+}
+
+/// Rows that were learned only after a transaction had begun may be the ones that it wrote without being seen.
+fn forget_late(store: &mut Store, table: TableId, sent: Nanos, until: Nanos) {
+    for id in store.table_mut(table).learned_since(sent) {
+        if let Some(gone) = store.table_mut(table).remove(id) {
+            store.distrust(table, &gone, until);
         }
     }
 }
 
-/// The ids of rows that a transaction inserts: the same wherever it is applied.
+/// The ids of rows that transactions insert: the same in every world, for the same transaction and for the same key.
 #[derive(Debug, Default)]
 pub struct Births {
-    given: FxHashMap<(TxnId, TableId), Vec<RowId>>,
+    given: FxHashMap<(TxnId, usize, TableId), RowId>,
+    by_key: FxHashMap<(TableId, Vec<Key>), RowId>,
     /// Whether a transaction may be applied more than once.
     pub remembers: bool,
 }
 
 impl Births {
-    fn ids(&mut self, txn: TxnId, table: TableId, len: usize, store: &mut Store) -> Vec<RowId> {
-        if len == 0 {
-            return Vec::new();
+    /// An id for a row without a key that is known.
+    fn nth(&mut self, (txn, nth): (TxnId, usize), table: TableId, store: &mut Store) -> RowId {
+        let kept = store.table_mut(table);
+        match self.remembers {
+            true => *self
+                .given
+                .entry((txn, nth, table))
+                .or_insert_with(|| kept.fresh_id()),
+            false => kept.fresh_id(),
         }
-        let table_mut = store.table_mut(table);
-        let given = self.given.get(&(txn, table));
-        let mut ids: Vec<RowId> = given.into_iter().flatten().copied().take(len).collect();
-        let had = given.map_or(0, Vec::len);
-        while ids.len() < len {
-            ids.push(table_mut.fresh_id());
+    }
+
+    /// An id for a row with a key that no row has here.
+    fn by_key(&mut self, table: TableId, key: &[Value], store: &mut Store) -> RowId {
+        let kept = store.table_mut(table);
+        if !self.remembers {
+            return kept.fresh_id();
         }
-        if self.remembers && ids.len() > had {
-            self.given.insert((txn, table), ids.clone());
+        let place = (table, key.iter().cloned().map(Key).collect());
+        let given = *self.by_key.entry(place).or_insert_with(|| kept.fresh_id());
+        let newest = kept.chain(given).and_then(|c| c.versions.last());
+        match newest.is_none_or(|v| v.row.is_none()) {
+            true => given,
+            // The row that had the key here has another one now.
+            false => kept.fresh_id(),
         }
-        ids
     }
 
     /// Nothing is applied twice any more.
     pub fn forget(&mut self) {
         self.given.clear();
+        self.by_key.clear();
     }
 }
 
@@ -234,30 +338,30 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
 
 /// Makes what a statement read unknown.
 pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
-    let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
-    store.table_mut(*table).unsettle(until);
     match touch {
         Touch::Key { table, columns, key } => {
-            let Some(kept) = store.tables.get_mut(table) else {
-                return;
-            };
-            kept.distrust(columns, key);
+            let kept = store.table_mut(*table);
+            kept.distrust(columns, key, until);
             for id in kept.candidates(columns, key) {
                 kept.unlearn(id, columns);
+                kept.unsettle_row(id, until);
             }
         }
-        Touch::Scan { table, .. } => store.forget(*table),
+        Touch::Scan { table, .. } => {
+            store.forget(*table);
+            store.table_mut(*table).unsettle(until);
+        }
     }
 }
 
-/// Adopts what an answer taught, unless something unknown may have happened since.
-pub fn learn(store: &mut Store, lesson: &Lesson) {
+/// Adopts what an answer taught, unless something unknown may have happened since. Returns the row that it is about.
+pub fn learn(store: &mut Store, lesson: &Lesson, births: &mut Births) -> Option<(TableId, RowId)> {
     let (Lesson::Cell { table, from, .. }
     | Lesson::Row { table, from, .. }
     | Lesson::Absent { table, from, .. }) = lesson;
-    let table = *table;
-    if *from <= store.table_mut(table).unstable_until {
-        return;
+    let (table, from) = (*table, *from);
+    if !store.table_mut(table).is_settled(from) {
+        return None;
     }
     match lesson {
         Lesson::Cell {
@@ -266,35 +370,34 @@ pub fn learn(store: &mut Store, lesson: &Lesson) {
             column,
             value,
             ..
-        } => store.table_mut(table).learn(*id, row, *column, value),
+        } => {
+            store.table_mut(table).learn(*id, row, *column, value, from);
+            Some((table, *id))
+        }
         Lesson::Row { row, since, .. } => {
-            if is_there(store, table, row) {
-                return;
+            let (columns, key) = store.key_of(table, row)?;
+            let kept = store.table_mut(table);
+            if kept.is_too_early(&columns, &key, from) || !kept.candidates(&columns, &key).is_empty() {
+                return None;
             }
             let version = Version {
                 since: *since,
                 ..Version::new(CommitId::INITIAL, Some(row.clone()))
             };
-            let id = store.table_mut(table).fresh_id();
+            let id = births.by_key(table, &key, store);
             store.insert(table, id, version);
+            Some((table, id))
         }
         Lesson::Absent {
             columns, key, since, ..
-        } => store.table_mut(table).know(columns, key, *since),
+        } => {
+            let primary = store.catalog.table(table).and_then(|t| t.primary_key());
+            let single = primary.is_some_and(|k| *k.columns == **columns);
+            let kept = store.table_mut(table);
+            if single || kept.is_quiet(from) {
+                kept.know(columns, key, from, *since);
+            }
+            None
+        }
     }
-}
-
-/// Whether a row with the same primary key is kept already; true where that cannot be told.
-fn is_there(store: &Store, table: TableId, row: &Row) -> bool {
-    let Some(key) = store.catalog.table(table).and_then(|t| t.primary_key()) else {
-        return true;
-    };
-    let values: Vec<Value> = key.columns.iter().filter_map(|c| row.get(*c).cloned()).collect();
-    if values.iter().any(|v| matches!(v, Value::Unknown | Value::Null)) {
-        return true;
-    }
-    store
-        .tables
-        .get(&table)
-        .is_some_and(|t| !t.candidates(&key.columns, &values).is_empty())
 }

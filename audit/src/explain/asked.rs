@@ -118,18 +118,7 @@ impl Asked {
 
     /// Whether the answer says that no row was written, so that it left nothing behind.
     pub fn wrote_nothing(&self, outcome: &Outcome) -> bool {
-        let Outcome::Answer(answer) = outcome else {
-            return false;
-        };
-        let plain = match &self.prepared.planned.kind {
-            Kind::Insert(insert) => insert.ctes.is_empty(),
-            Kind::Update(update) => update.ctes.is_empty(),
-            Kind::Delete(delete) => delete.ctes.is_empty(),
-            Kind::Merge(merge) => merge.ctes.is_empty(),
-            _ => false,
-        };
-        let none = answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0"));
-        plain && none && !self.prepared.planned.touches.writes_everything
+        self.prepared.planned.wrote_nothing(outcome)
     }
 
     /// Runs it on the views.

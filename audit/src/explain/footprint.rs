@@ -66,7 +66,7 @@ impl Footprint {
         for (table, own) in &attempt.overlay.tables {
             if own.truncated || own.havoc.is_some() {
                 footprint.wild.push(*table);
-            } else if own.unseen {
+            } else if own.unseen || !own.absent.is_empty() {
                 let touches = footprint.touches.iter();
                 let there = touches.filter(|(step, t)| attempt.wrote.contains(step) && table_of(t) == *table);
                 footprint.unseen.extend(there.cloned().collect::<Vec<_>>());

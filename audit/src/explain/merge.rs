@@ -170,7 +170,7 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
 fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos) {
     let kept: &mut Table = world.store.table_mut(table);
     kept.blur(id, until);
-    kept.unsettle(until);
+    kept.unsettle_row(id, until);
 }
 
 /// All worlds become one, in which everything is unknown that they do not agree on.
@@ -218,8 +218,21 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
             kept.soften_cells(id, &cells);
         }
     }
+    let tables: Vec<TableId> = first.store.tables.keys().copied().collect();
+    for table in tables {
+        for other in others.iter() {
+            let own = first.store.table_mut(table);
+            match other.store.tables.get(&table) {
+                Some(theirs) if theirs.knowledge == own.knowledge => own.share_doubts(theirs),
+                _ => {
+                    first.store.forget(table);
+                    first.store.table_mut(table).unsettle(until);
+                }
+            }
+        }
+    }
     for (table, row) in distrusted {
-        first.distrust(table, &row);
+        first.store.distrust(table, &row, until);
     }
     // Who is placed in some worlds only may still change the rows in the others.
     for other in &ahead_of_some {
@@ -228,7 +241,7 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
                 first.soften(&placed.txn, &placed.attempt, None);
                 let made = placed.commit.and_then(|c| first.order.get(c));
                 for (table, id) in made.map(|c| c.rows.clone()).unwrap_or_default() {
-                    first.unlearn_row(table, id, placed.attempt.overlay.table(table));
+                    first.unlearn_row(table, id, placed.attempt.overlay.table(table), until);
                 }
             }
             None => {
@@ -237,22 +250,7 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
         }
     }
     for &(table, _) in &rows {
-        let kept = first.store.table_mut(table);
-        kept.unsettle(until);
-        kept.guess(until);
-    }
-    let tables: Vec<TableId> = first.store.tables.keys().copied().collect();
-    for table in tables {
-        let lesser =
-            others.iter().any(
-                |o| match (o.store.tables.get(&table), first.store.tables.get(&table)) {
-                    (Some(theirs), Some(own)) => theirs.scanned() != own.scanned(),
-                    _ => true,
-                },
-            );
-        if lesser {
-            first.store.forget(table);
-        }
+        first.store.table_mut(table).guess(until);
     }
     first.blended = blended.into_iter().collect();
     first.waiting.clear();

@@ -382,7 +382,9 @@ impl Explainer {
             attempt.written = crate::certify::written(&attempt.overlay, &world.store);
         }
         let commit = world.apply(&task.txn, &attempt, &mut self.births);
-        world.record(&attempt, &decisions, &facts, || task.member(commit));
+        world.record(&attempt, &decisions, &facts, &mut self.births, || {
+            task.member(commit)
+        });
         let explained = Arc::new(Explained {
             txn: task.txn.clone(),
             commit,

@@ -21,7 +21,6 @@ use crate::state::overlay::OwnTable;
 use crate::state::store::Store;
 use crate::state::{Catalog, RowId, TableId};
 use crate::trace::{Nanos, Window};
-use crate::value::Value;
 use crate::verdict::TxnId;
 use pgassay_rules::profile::LevelRules;
 use rustc_hash::FxHashMap;
@@ -162,11 +161,13 @@ impl World {
         attempt: &Attempt,
         decisions: &[Decision],
         facts: &[Decision],
+        births: &mut Births,
         witness: impl FnOnce() -> Member,
     ) {
         if decisions.is_empty() {
             for lesson in &attempt.lessons {
-                apply::learn(&mut self.store, lesson);
+                let about = apply::learn(&mut self.store, lesson, births);
+                self.changed.extend(about.filter(|_| births.remembers));
             }
             return;
         }
@@ -215,7 +216,10 @@ impl World {
             .flat_map(|r| &r.touches);
         for touch in touches {
             match touch {
-                Touch::Scan { table, .. } if written.contains(table) => self.store.forget(*table),
+                Touch::Scan { table, .. } if written.contains(table) => {
+                    self.store.forget(*table);
+                    self.store.table_mut(*table).unsettle(until);
+                }
                 Touch::Key { table, columns, key } if written.contains(table) => {
                     let own = attempt.overlay.table(*table);
                     let told = own.is_some_and(|own| !own.replaced.is_empty());
@@ -230,10 +234,11 @@ impl World {
                         continue;
                     }
                     let kept = self.store.table_mut(*table);
-                    kept.distrust(columns, key);
+                    kept.distrust(columns, key, until);
                     if !told {
                         for id in kept.candidates(columns, key) {
                             kept.unlearn(id, columns);
+                            kept.unsettle_row(id, until);
                         }
                     }
                 }
@@ -242,7 +247,7 @@ impl World {
         }
         for table in written {
             let kept = self.store.table_mut(table);
-            kept.unsettle(until);
+            kept.disturb(until);
             kept.guess(until);
         }
         if let Some(commit) = commit {
@@ -256,44 +261,28 @@ impl World {
         let rows = self.order.get(commit).map(|c| c.rows.clone()).unwrap_or_default();
         for (table, id) in rows {
             let kept = self.store.table_mut(table);
-            kept.unsettle(until);
+            kept.unsettle_row(id, until);
             if let Some(gone) = kept.soften(id, commit) {
-                self.distrust(table, &gone);
+                self.store.distrust(table, &gone, until);
             }
-        }
-    }
-
-    /// Nobody knows whether there is a row with the key of this one.
-    pub fn distrust(&mut self, table: TableId, row: &crate::state::Row) {
-        let catalog = self.store.catalog.clone();
-        let key = catalog.table(table).and_then(|t| t.primary_key());
-        let values = key.map(|k| {
-            k.columns
-                .iter()
-                .filter_map(|c| row.get(*c).cloned())
-                .collect::<Vec<_>>()
-        });
-        match (key, values) {
-            (Some(key), Some(values)) if !values.iter().any(Value::has_unknown) => {
-                self.store.table_mut(table).distrust(&key.columns, &values);
-            }
-            _ => self.store.forget(table),
         }
     }
 
     /// Nothing is known of a row that somebody wrote, but its key; nor that, if it was inserted or deleted.
-    pub fn unlearn_row(&mut self, table: TableId, id: RowId, own: Option<&OwnTable>) {
+    pub fn unlearn_row(&mut self, table: TableId, id: RowId, own: Option<&OwnTable>, until: Nanos) {
         let replaced = own.and_then(|o| o.replaced.get(&id));
         let catalog = self.store.catalog.clone();
         let key = catalog.table(table).and_then(|t| t.primary_key());
         match replaced {
             Some(replaced) if replaced.row.is_some() => {
                 let columns: &[usize] = key.map_or(&[], |k| &k.columns);
-                self.store.table_mut(table).unlearn(id, columns);
+                let kept = self.store.table_mut(table);
+                kept.unlearn(id, columns);
+                kept.unsettle_row(id, until);
             }
             _ => {
                 if let Some(gone) = self.store.table_mut(table).remove(id) {
-                    self.distrust(table, &gone);
+                    self.store.distrust(table, &gone, until);
                 }
             }
         }
@@ -323,6 +312,9 @@ impl World {
         let below = self.order.settled();
         for (table, id) in settled {
             self.store.prune(table, id, below);
+        }
+        for table in self.store.tables.values_mut() {
+            table.clear_up(horizon);
         }
     }
 }

@@ -71,6 +71,8 @@ pub(super) enum Conflicts {
     Row(RowId, Row),
     /// A row that this very statement wrote.
     Own(usize),
+    /// Nobody has seen whether there is one.
+    Unseen,
     Maybe,
 }
 
@@ -313,7 +315,7 @@ impl<'r, 'a> Batch<'r, 'a> {
     ) -> Outcome<Conflicts> {
         let table = self.root(table)?;
         let all: Vec<usize> = (0..table.keys.len()).collect();
-        let mut maybe = false;
+        let (mut maybe, mut unseen) = (false, false);
         for key in keys.unwrap_or(&all) {
             let Some(check) = checks.keys.get(*key) else {
                 return Fault::unsure("unique_index");
@@ -388,9 +390,13 @@ impl<'r, 'a> Batch<'r, 'a> {
                     Conflicts::Row(id, other)
                 });
             }
-            maybe |= !sure;
+            unseen |= !sure;
         }
-        Ok(if maybe { Conflicts::Maybe } else { Conflicts::None })
+        Ok(match (maybe, unseen) {
+            (true, _) => Conflicts::Maybe,
+            (false, true) => Conflicts::Unseen,
+            (false, false) => Conflicts::None,
+        })
     }
 
     fn holds(&self, predicate: &crate::sql::plan::Expr, row: &Row) -> Outcome<Option<bool>> {

@@ -1,7 +1,7 @@
 //! A small database in memory: one state, no versions. For tests of the interpreter by itself.
 
 use super::{Effect, Execution, Match, Views, context, execute};
-use crate::sql::{Planner, SessionSettings};
+use crate::sql::{Planner, Prepared, SessionSettings};
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::Outcome;
@@ -41,18 +41,20 @@ impl Memory {
 
     /// Runs the first statement of `text`; changes nothing yet.
     pub fn run(&self, text: &str, parameters: &[Value]) -> Execution {
-        let prepared = self
-            .planner
-            .plan(&self.catalog, &Arc::from(text), 0, &self.settings, &[]);
         let context = context(&self.catalog, &self.settings, Value::Unknown);
-        execute(&prepared, parameters, Views::one(self), &context)
+        execute(&self.plan(text), parameters, Views::one(self), &context)
+    }
+
+    fn plan(&self, text: &str) -> Prepared {
+        self.planner
+            .plan(&self.catalog, &Arc::from(text), 0, &self.settings, &[])
     }
 
     /// Runs a statement, compares its answer, and keeps its effects if the server kept them.
     pub fn observe(&mut self, text: &str, observed: &Outcome) -> (Match, Execution) {
         let execution = self.run(text, &[]);
         let verdict = execution.expect.compare(observed);
-        if matches!(observed, Outcome::Answer(_)) {
+        if matches!(observed, Outcome::Answer(_)) && !self.plan(text).planned.wrote_nothing(observed) {
             for effect in &execution.effects {
                 self.apply(effect);
             }
@@ -90,7 +92,7 @@ impl Memory {
                     },
                 );
             }
-            Effect::Unseen { .. } => {}
+            Effect::Unseen { .. } | Effect::Absent { .. } => {}
             Effect::HavocEverything { .. } => {
                 for contents in self.tables.values_mut() {
                     *contents = Contents {

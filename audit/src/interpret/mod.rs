@@ -24,6 +24,7 @@ pub mod memory;
 pub use compare::{Difference, Learned, Match};
 pub use expect::Expect;
 pub use portal::{Fetch, Portal, PortalName, Portals};
+pub use write::merged;
 
 use crate::sql::plan::{Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
@@ -83,6 +84,12 @@ pub enum Effect {
     Havoc {
         table: TableId,
         reason: String,
+    },
+    /// There is no row with this unique key any more, whether or not there was one.
+    Absent {
+        table: TableId,
+        columns: Arc<[usize]>,
+        key: Vec<Value>,
     },
     /// Rows of a partial table that were never seen may have changed: nothing is known to be absent any more.
     Unseen {

@@ -1,10 +1,10 @@
 //! INSERT, UPDATE, DELETE and MERGE: which rows change, and into what.
 
-use super::Effect;
 use super::compare::WRITTEN;
 use super::constraint::{Batch, Conflicts};
 use super::query::{Level, Newest, OutputRow};
 use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
+use super::{Effect, Touch};
 use crate::sql::plan::{
     ConflictAction, Delete, Expr, Insert, InsertValue, Merge, MergeAction, RelationSource, Returning, Select,
     Update,
@@ -80,6 +80,7 @@ impl Run<'_> {
             max: Some(0),
             ..Written::default()
         };
+        let alone = proposed.len() == 1;
         for (values, _) in proposed {
             let mut row = Vec::with_capacity(insert.values.len());
             for value in &insert.values {
@@ -88,7 +89,7 @@ impl Run<'_> {
                     InsertValue::Default(expr) => self.eval(expr, &scope)?,
                 });
             }
-            self.insert_row(&mut batch, &table, row, insert, outer, &mut result)?;
+            self.insert_row(&mut batch, &table, row, insert, alone, outer, &mut result)?;
         }
         batch.finish()?;
         Ok(result)
@@ -100,6 +101,7 @@ impl Run<'_> {
         table: &Arc<Table>,
         row: Vec<Value>,
         insert: &Insert,
+        alone: bool,
         outer: Option<&Scope<'_>>,
         result: &mut Written,
     ) -> Outcome<()> {
@@ -111,6 +113,9 @@ impl Run<'_> {
                     return self
                         .unsure_write(table, "conflict_with_unknown")
                         .map(|_: Written| ());
+                }
+                Conflicts::Unseen => {
+                    return self.insert_unseen(batch, table, row, insert, alone, outer, result);
                 }
                 Conflicts::Own(effect) => match &conflict.action {
                     ConflictAction::Nothing => return Ok(()),
@@ -190,6 +195,112 @@ impl Run<'_> {
         )
     }
 
+    /// INSERT … ON CONFLICT where nobody has seen whether there is a row already: there is one afterwards.
+    fn insert_unseen(
+        &self,
+        batch: &mut Batch<'_, '_>,
+        table: &Arc<Table>,
+        row: Row,
+        insert: &Insert,
+        alone: bool,
+        outer: Option<&Scope<'_>>,
+        result: &mut Written,
+    ) -> Outcome<()> {
+        let conflict = insert.conflict.as_ref().and_then(|conflict| {
+            let [arbiter] = conflict.keys.as_deref()? else {
+                return None;
+            };
+            let key = table.keys.get(*arbiter).filter(|key| key.primary)?;
+            Some((conflict, &key.columns))
+        });
+        let Some((conflict, key)) = conflict.filter(|_| self.tag_tells() && table.storage == table.id) else {
+            return self
+                .unsure_write(table, "conflict_with_unknown")
+                .map(|_: Written| ());
+        };
+        let cells = row.iter().enumerate();
+        let existing: Row = cells
+            .map(|(column, cell)| match key.contains(&column) {
+                true => cell.clone(),
+                false => Value::Unknown,
+            })
+            .collect();
+        let frame = Frame {
+            slots: smallvec![
+                Slot {
+                    row: Some(existing.clone()),
+                    id: RowId(0),
+                },
+                Slot {
+                    row: Some(row.clone()),
+                    id: RowId(0),
+                },
+            ],
+            grouped: Vec::new(),
+            windowed: Vec::new(),
+        };
+        let (after, certain) = match &conflict.action {
+            // The answer says whether it was inserted, and otherwise it was left alone.
+            ConflictAction::Nothing if alone => (row, false),
+            ConflictAction::Nothing => (existing, false),
+            ConflictAction::Unmodelled(reason) => return Fault::unsure(reason.clone()),
+            ConflictAction::Update { set, filter } => {
+                let scope = Scope { frame: &frame, outer };
+                let mut after = existing.to_vec();
+                for (column, expr) in set {
+                    after[*column] = self.tolerant(expr, &scope)?;
+                }
+                if key
+                    .iter()
+                    .any(|column| after[*column].is_unknown() || set.iter().any(|(c, _)| c == column))
+                {
+                    return self
+                        .unsure_write(table, "conflict_with_unknown")
+                        .map(|_: Written| ());
+                }
+                let after = batch.complete(table, &insert.checks, merged(&row, &after))?;
+                (after, filter.is_empty())
+            }
+        };
+        if !certain {
+            self.note("conflict_with_unknown");
+        }
+        let effect = batch.insert(table, &insert.checks, after.clone())?;
+        self.returned(
+            insert.returning.as_ref(),
+            &frame,
+            after,
+            effect,
+            table,
+            certain,
+            outer,
+            result,
+        )
+    }
+
+    /// Whether the answer to this very statement says how many rows were written.
+    fn tag_tells(&self) -> bool {
+        self.planned.tag_tells() && self.routine_depth == 0
+    }
+
+    /// The row that a write looked for by its primary key alone, since `before` places had been read.
+    fn pinned(&self, table: &Table, select: &Select, before: usize) -> Option<(Arc<[usize]>, Vec<Value>)> {
+        if select.relations.len() > 1 || !self.tag_tells() || table.storage != table.id {
+            return None;
+        }
+        let primary = &table.primary_key()?.columns;
+        match &self.touches()[before..] {
+            [
+                Touch::Key {
+                    table: of,
+                    columns,
+                    key,
+                },
+            ] if *of == table.id && **columns == **primary => Some((columns.clone(), key.clone())),
+            _ => None,
+        }
+    }
+
     /// Counts a written row and answers it, if asked for.
     fn returned(
         &self,
@@ -241,7 +352,12 @@ impl Run<'_> {
     pub(super) fn update(&self, update: &Update, outer: Option<&Scope<'_>>) -> Outcome<Written> {
         self.run_ctes(&update.ctes, outer)?;
         let table = self.table_of(update.table)?;
+        let before = self.touches().len();
         let (found, open) = self.targets(&update.select, outer)?;
+        let pinned = match open && found.is_empty() {
+            true => self.pinned(&table, &update.select, before),
+            false => None,
+        };
         let mut batch = Batch::new(self);
         let mut result = Written {
             max: (!open).then_some(0),
@@ -310,11 +426,43 @@ impl Run<'_> {
         }
         batch.finish()?;
         if open {
-            self.unseen(&table, &update.select);
+            match pinned.and_then(|(columns, key)| self.updated_unseen(&table, update, &columns, &key, outer))
+            {
+                Some(row) => self.effects.borrow_mut().push(Effect::Insert {
+                    table: table.storage,
+                    row,
+                }),
+                None => self.unseen(&table, &update.select),
+            }
             let is_set = |column: &usize| update.set.iter().any(|(set, _)| set == column);
             self.unseen_cascade(&table, |key| key.target_columns.iter().any(is_set));
         }
         Ok(result)
+    }
+
+    /// What UPDATE leaves of the row with this primary key, which nobody has seen; it is there if it was written.
+    fn updated_unseen(
+        &self,
+        table: &Table,
+        update: &Update,
+        columns: &[usize],
+        key: &[Value],
+        outer: Option<&Scope<'_>>,
+    ) -> Option<Row> {
+        let mut cells = vec![Value::Unknown; table.columns.len()];
+        for (column, value) in columns.iter().zip(key) {
+            cells[*column] = value.clone();
+        }
+        let mut frame = Frame::new(1);
+        frame.slots[0].row = Some(cells.clone().into());
+        let scope = Scope { frame: &frame, outer };
+        for (column, expr) in &update.set {
+            if columns.contains(column) {
+                return None;
+            }
+            cells[*column] = self.tolerant(expr, &scope).ok()?;
+        }
+        Some(cells.into())
     }
 
     /// Rows that nobody has seen may have been written; or rows that are known, because of others joined to them
@@ -357,7 +505,12 @@ impl Run<'_> {
     pub(super) fn delete(&self, delete: &Delete, outer: Option<&Scope<'_>>) -> Outcome<Written> {
         self.run_ctes(&delete.ctes, outer)?;
         let table = self.table_of(delete.table)?;
+        let before = self.touches().len();
         let (found, open) = self.targets(&delete.select, outer)?;
+        let pinned = match open && found.is_empty() {
+            true => self.pinned(&table, &delete.select, before),
+            false => None,
+        };
         let mut batch = Batch::new(self);
         let mut result = Written {
             max: (!open).then_some(0),
@@ -400,7 +553,14 @@ impl Run<'_> {
         if unsure {
             self.havoc(&table, "delete_of_uncertain_rows");
         } else if open {
-            self.unseen(&table, &delete.select);
+            match pinned {
+                Some((columns, key)) => self.effects.borrow_mut().push(Effect::Absent {
+                    table: table.storage,
+                    columns,
+                    key,
+                }),
+                None => self.unseen(&table, &delete.select),
+            }
         }
         if open || unsure {
             self.unseen_cascade(&table, |_| true);
@@ -577,7 +737,7 @@ fn grouped_by_row(found: Vec<Found>) -> Vec<Vec<Found>> {
 }
 
 /// What is known if it is one or the other.
-pub(super) fn merged(one: &[Value], other: &[Value]) -> Vec<Value> {
+pub fn merged(one: &[Value], other: &[Value]) -> Vec<Value> {
     one.iter()
         .zip(other)
         .map(|(one, other)| {

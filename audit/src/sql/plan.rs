@@ -9,6 +9,7 @@
 
 use crate::state::TableId;
 use crate::state::catalog::Function;
+use crate::trace::Outcome;
 use crate::value::{CastKind, Collation, FunctionId, ResolvedAggregate, TypeOid, Value, oid};
 use pgassay_rules::Level;
 use std::sync::{Arc, OnceLock};
@@ -41,6 +42,27 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// Whether the answer says how many rows were written, and nothing else was.
+    pub fn tag_tells(&self) -> bool {
+        let plain = match &self.kind {
+            Kind::Insert(insert) => insert.ctes.is_empty(),
+            Kind::Update(update) => update.ctes.is_empty(),
+            Kind::Delete(delete) => delete.ctes.is_empty(),
+            Kind::Merge(merge) => merge.ctes.is_empty(),
+            _ => false,
+        };
+        plain && !self.touches.writes_everything
+    }
+
+    /// Whether the answer says that no row was written, so that it left nothing behind.
+    pub fn wrote_nothing(&self, outcome: &Outcome) -> bool {
+        let Outcome::Answer(answer) = outcome else {
+            return false;
+        };
+        let none = answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0"));
+        none && self.tag_tells()
+    }
+
     /// Whether it writes the one row of a key and looks at nothing else to find it: then it is a matter of one
     /// instant, since the newest version is written whatever the snapshot showed.
     pub fn writes_by_key(&self, catalog: &crate::state::Catalog) -> bool {

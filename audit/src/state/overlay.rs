@@ -6,7 +6,8 @@
 
 use super::{Catalog, Row, RowId, TableId};
 use crate::interpret::Effect;
-use crate::value::Key;
+use crate::value::compare::same_cells;
+use crate::value::{Key, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub struct Replaced {
 pub struct OwnTable {
     pub replaced: BTreeMap<RowId, Replaced>,
     pub inserted: BTreeMap<RowId, Row>,
+    /// Keys of which there is no row any more, whether or not there was one: columns, and what they hold.
+    pub absent: Vec<(Arc<[usize]>, Vec<Value>)>,
     /// TRUNCATE: nothing below is there any more.
     pub truncated: bool,
     /// Rows that nobody has seen may have been written.
@@ -74,6 +77,10 @@ impl Overlay {
                 self.tables.entry(*table).or_default().havoc = Some(reason.clone());
             }
             Effect::HavocEverything { reason } => self.havoc_everything = Some(reason.clone()),
+            Effect::Absent { table, columns, key } => {
+                let absent = &mut self.tables.entry(*table).or_default().absent;
+                absent.push((columns.clone(), key.clone()));
+            }
             Effect::Unseen { table } => self.tables.entry(*table).or_default().unseen = true,
             Effect::Catalog(catalog) => self.catalog = Some(catalog.clone()),
         }
@@ -94,6 +101,14 @@ impl Overlay {
             .or_insert(Replaced { row, step });
     }
 
+    /// Whether it left no row with this key.
+    pub fn is_absent(&self, table: TableId, columns: &[usize], key: &[Value]) -> bool {
+        self.table(table).is_some_and(|own| {
+            let mut absent = own.absent.iter();
+            absent.any(|(of, gone)| **of == *columns && same_cells(gone, key))
+        })
+    }
+
     /// Whether both leave the same rows.
     pub fn writes_same(&self, other: &Overlay) -> bool {
         let same_row = |a: &Row, b: &Row| {
@@ -105,6 +120,11 @@ impl Overlay {
         let same_table = |a: &OwnTable, b: &OwnTable| {
             a.truncated == b.truncated
                 && a.havoc == b.havoc
+                && a.absent.len() == b.absent.len()
+                && a.absent
+                    .iter()
+                    .zip(&b.absent)
+                    .all(|(x, y)| x.0 == y.0 && same_cells(&x.1, &y.1))
                 && a.replaced.len() == b.replaced.len()
                 && a.inserted.len() == b.inserted.len()
                 && a.replaced

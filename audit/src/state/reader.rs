@@ -7,7 +7,7 @@
 //! [`Chooser`] is asked.
 
 use super::index::Range;
-use super::overlay::{OWN, Overlay};
+use super::overlay::{OWN, Overlay, OwnTable};
 use super::store::{Chain, Store, Table, Version};
 use super::view::{Knowledge, Reached, has_key};
 use super::{Catalog, Row, RowId, TableId, View};
@@ -123,6 +123,21 @@ impl Reader<'_> {
         })
     }
 
+    /// Whether the transaction wrote this row, or took it away, before anybody had seen it.
+    fn is_claimed(&self, table: TableId, own: &OwnTable, row: &Row) -> bool {
+        if own.inserted.is_empty() && own.absent.is_empty() {
+            return false;
+        }
+        if self.table(table).is_none_or(Table::is_certain) {
+            return false;
+        }
+        let Some((columns, key)) = self.store.key_of(table, row) else {
+            return false;
+        };
+        own.inserted.values().any(|mine| has_key(mine, &columns, &key))
+            || self.own.is_absent(table, &columns, &key)
+    }
+
     /// Whether this transaction itself created the table, so that every row is known.
     fn is_created(&self, table: TableId) -> bool {
         self.own.catalog.is_some() && self.store.catalog.table(table).is_none()
@@ -201,7 +216,9 @@ impl View for Reader<'_> {
                         }
                     }
                     None => {
-                        if let Some(row) = self.visible(chain) {
+                        if let Some(row) = self.visible(chain)
+                            && !own.is_some_and(|o| self.is_claimed(table, o, row))
+                        {
                             each(id, row);
                         }
                     }
@@ -225,9 +242,10 @@ impl View for Reader<'_> {
             return false;
         }
         let mut found = false;
-        let mut certain = own.is_some_and(|o| o.truncated) || self.is_created(table);
+        let gone = own.is_some_and(|o| o.truncated) || self.own.is_absent(table, columns, key);
+        let mut certain = gone || self.is_created(table);
         if let Some(kept) = self.table(table)
-            && !own.is_some_and(|o| o.truncated)
+            && !gone
         {
             certain |= kept.knows(columns, key, self.window.sent) && !own.is_some_and(|o| o.unseen);
             self.unsure.set(false);
@@ -237,6 +255,7 @@ impl View for Reader<'_> {
                     continue;
                 }
                 if let Some(row) = self.visible(chain)
+                    && !own.is_some_and(|o| self.is_claimed(table, o, row))
                     && has_key(row, columns, key)
                 {
                     found |= is_key_known(row, columns);
@@ -295,6 +314,7 @@ impl View for Reader<'_> {
                 .chain(id)
                 .filter(|_| !is_own(id))
                 .and_then(|c| self.visible(c))
+                .filter(|row| !own.is_some_and(|o| self.is_claimed(table, o, row)))
                 && has_key(row, columns, key)
                 && (row.get(range.column).is_none_or(Value::is_unknown) || !is_key_known(row, columns))
             {
@@ -320,6 +340,7 @@ impl View for Reader<'_> {
                 .chain(id)
                 .filter(|_| !is_own(id))
                 .and_then(|c| self.visible(c))
+                .filter(|row| !own.is_some_and(|o| self.is_claimed(table, o, row)))
                 && row
                     .get(range.column)
                     .is_some_and(|cell| total_order(cell, &value.0).is_eq())

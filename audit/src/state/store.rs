@@ -11,12 +11,12 @@
 
 use super::forest::Forest;
 use super::index::{Index, Range};
-use super::view::Knowledge;
+use super::view::{Knowledge, has_key};
 use super::{Catalog, Row, RowId, TableId};
 use crate::points::CommitId;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -47,10 +47,28 @@ impl Version {
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     pub versions: SmallVec<[Version; 1]>,
+    /// Snapshots from before this teach nothing about it: which of its versions they saw is not known.
+    unsettled_until: Nanos,
+}
+
+/// Nobody knows which rows have a key.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// Snapshots from before this cannot clear it up.
+    until: Nanos,
+    /// Snapshots from after this know it again.
+    healed: Nanos,
+}
+
+impl Doubt {
+    /// Whether a snapshot taken at `sent` or later is still in doubt.
+    fn is_open(&self, sent: Nanos) -> bool {
+        sent <= self.healed
+    }
 }
 
 /// Keys that are in doubt, by the columns that they are keys in.
-type Doubts = FxHashMap<Box<[usize]>, FxHashSet<Vec<Key>>>;
+type Doubts = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Doubt>>;
 
 /// Keys of a partial table that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
@@ -68,9 +86,11 @@ pub struct Table {
     guessed_until: Nanos,
     /// Snapshots from before this may have seen other versions of some rows than the one that is kept.
     blurred_until: Nanos,
-    /// Until this instant a commit whose fate is unknown may still take effect: nothing is learned.
-    pub unstable_until: Nanos,
-    /// Keys about which an answer was wrong, so that nothing is known of them.
+    /// Snapshots from before this teach nothing: something unknown happened to any of its rows.
+    unstable_until: Nanos,
+    /// The same, for what is not about a single row.
+    disturbed_until: Nanos,
+    /// Keys of which nothing is known: an answer about them was wrong, or who wrote there last is open.
     doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
     known: Arc<FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>>,
@@ -87,6 +107,7 @@ impl Table {
             guessed_until: 0,
             blurred_until: 0,
             unstable_until: 0,
+            disturbed_until: 0,
             doubtful: Arc::default(),
             known: Arc::default(),
         }
@@ -104,6 +125,14 @@ impl Table {
     /// Rows of which some kept version has `key` in `columns`, or an unknown there.
     pub fn candidates(&self, columns: &[usize], key: &[Value]) -> SmallVec<[RowId; 4]> {
         self.with_index(columns, None, |index| index.find(key))
+    }
+
+    /// A row that has this key now, as far as is known, and what it holds.
+    pub fn live(&self, columns: &[usize], key: &[Value]) -> Option<(RowId, Row)> {
+        self.candidates(columns, key).into_iter().find_map(|id| {
+            let newest = self.chain(id)?.versions.last()?.row.as_ref()?;
+            has_key(newest, columns, key).then(|| (id, newest.clone()))
+        })
     }
 
     /// Rows in the order of one column: those with `key` in `columns` (or with an unknown, in the first list), each
@@ -144,60 +173,135 @@ impl Table {
         ask(&indexes[at])
     }
 
-    /// Every row with this key is known, from `since` on.
-    pub fn know(&mut self, columns: &[usize], key: &[Value], since: Nanos) {
+    /// Every row with this key is known from `since` on, says a snapshot taken at `from` or later.
+    pub fn know(&mut self, columns: &[usize], key: &[Value], from: Nanos, since: Nanos) {
+        let key = as_key(key);
+        match self.doubtful.get(columns).and_then(|keys| keys.get(&key)) {
+            Some(doubt) if from <= doubt.until => return,
+            Some(_) => self.heal(columns, &key, since),
+            None => {}
+        }
+        if self.knowledge == Knowledge::Complete {
+            return;
+        }
         if self.known.len() >= KNOWN_MAX {
             self.known = Arc::default();
         }
-        let key: Vec<Key> = key.iter().cloned().map(Key).collect();
         let place = (columns.into(), key);
-        if self
-            .doubtful
-            .get(columns)
-            .is_some_and(|keys| keys.contains(&place.1))
-        {
-            let doubtful = Arc::make_mut(&mut self.doubtful);
-            if let Some(keys) = doubtful.get_mut(columns) {
-                keys.remove(&place.1);
-                if keys.is_empty() {
-                    doubtful.remove(columns);
-                }
-            }
-        }
-        if self.knowledge == Knowledge::Partial && !self.known.contains_key(&place) {
+        if !self.known.contains_key(&place) {
             Arc::make_mut(&mut self.known).insert(place, since);
         }
     }
 
-    /// An answer about this key was wrong: there may be other rows, and other values.
-    pub fn distrust(&mut self, columns: &[usize], key: &[Value]) {
-        let key: Vec<Key> = key.iter().cloned().map(Key).collect();
-        let place = (columns.into(), key);
+    /// Whoever came after `at` knows again which rows have this key.
+    pub fn cleared(&mut self, columns: &[usize], key: &[Value], at: Nanos) {
+        if !self.doubtful.is_empty() {
+            self.heal(columns, &as_key(key), at);
+        }
+    }
+
+    fn heal(&mut self, columns: &[usize], key: &Vec<Key>, at: Nanos) {
+        let keys = Arc::make_mut(&mut self.doubtful).get_mut(columns);
+        if let Some(doubt) = keys.and_then(|keys| keys.get_mut(key)) {
+            doubt.healed = doubt.healed.min(at);
+        }
+    }
+
+    /// Nobody knows which rows have this key; what snapshots from before `until` show does not tell either.
+    pub fn distrust(&mut self, columns: &[usize], key: &[Value], until: Nanos) {
+        let place = (Box::<[usize]>::from(columns), as_key(key));
         if self.known.contains_key(&place) {
             Arc::make_mut(&mut self.known).remove(&place);
         }
-        Arc::make_mut(&mut self.doubtful)
-            .entry(place.0)
-            .or_default()
-            .insert(place.1);
+        self.disturb(until);
+        let keys = Arc::make_mut(&mut self.doubtful).entry(place.0).or_default();
+        let doubt = keys.entry(place.1).or_insert(Doubt { until, healed: 0 });
+        doubt.until = doubt.until.max(until);
+        doubt.healed = Nanos::MAX;
+    }
+
+    /// Whether a snapshot taken at `from` may be too early to clear up what is in doubt about this key.
+    pub fn is_too_early(&self, columns: &[usize], key: &[Value], from: Nanos) -> bool {
+        if self.doubtful.is_empty() {
+            return false;
+        }
+        let doubt = self.doubtful.get(columns).and_then(|keys| keys.get(&as_key(key)));
+        doubt.is_some_and(|doubt| from <= doubt.until)
+    }
+
+    /// As little is known as in another copy of the table.
+    pub fn share_doubts(&mut self, other: &Table) {
+        for (columns, keys) in other.doubtful.iter() {
+            for (key, theirs) in keys {
+                let own = Arc::make_mut(&mut self.doubtful)
+                    .entry(columns.clone())
+                    .or_default();
+                let own = own.entry(key.clone()).or_insert(*theirs);
+                own.until = own.until.max(theirs.until);
+                own.healed = own.healed.max(theirs.healed);
+            }
+        }
+        if !Arc::ptr_eq(&self.known, &other.known) && !self.known.is_empty() {
+            Arc::make_mut(&mut self.known).retain(|place, since| match other.known.get(place) {
+                Some(theirs) => {
+                    *since = (*since).max(*theirs);
+                    true
+                }
+                None => false,
+            });
+        }
+        self.unstable_until = self.unstable_until.max(other.unstable_until);
+        self.disturbed_until = self.disturbed_until.max(other.disturbed_until);
+        self.guessed_until = self.guessed_until.max(other.guessed_until);
+        self.blurred_until = self.blurred_until.max(other.blurred_until);
+    }
+
+    /// Every row of it went: nothing is in doubt for snapshots from after `at`.
+    pub fn emptied(&mut self, at: Nanos) {
+        self.knowledge = Knowledge::Complete;
+        for keys in Arc::make_mut(&mut self.doubtful).values_mut() {
+            for doubt in keys.values_mut() {
+                doubt.healed = doubt.healed.min(at);
+            }
+        }
+    }
+
+    /// Forgets doubts that no snapshot from `horizon` on has.
+    pub fn clear_up(&mut self, horizon: Nanos) {
+        let is_over = |doubt: &Doubt| doubt.healed < horizon && doubt.until < horizon;
+        if !self.doubtful.values().any(|keys| keys.values().any(is_over)) {
+            return;
+        }
+        let doubtful = Arc::make_mut(&mut self.doubtful);
+        for keys in doubtful.values_mut() {
+            keys.retain(|_, doubt| !is_over(doubt));
+        }
+        doubtful.retain(|_, keys| !keys.is_empty());
     }
 
     /// What a scan by a snapshot taken at `sent` or later can rely on.
     pub fn scanned_at(&self, sent: Nanos) -> Knowledge {
-        if self.blurred_until > 0 && sent <= self.blurred_until {
+        let blurred = self.blurred_until > 0 && sent <= self.blurred_until;
+        let doubts = || {
+            self.doubtful
+                .values()
+                .any(|keys| keys.values().any(|d| d.is_open(sent)))
+        };
+        if blurred || doubts() {
             Knowledge::Partial
         } else {
-            self.scanned()
+            self.knowledge
         }
     }
 
-    /// What a scan can rely on.
+    /// Whether nothing about it was ever in doubt.
+    pub fn is_certain(&self) -> bool {
+        self.knowledge == Knowledge::Complete && self.doubtful.is_empty() && self.blurred_until == 0
+    }
+
+    /// What a scan can rely on from now on.
     pub fn scanned(&self) -> Knowledge {
-        if self.doubtful.is_empty() {
-            self.knowledge
-        } else {
-            Knowledge::Partial
-        }
+        self.scanned_at(Nanos::MAX)
     }
 
     /// What was written until then had to be guessed.
@@ -210,9 +314,35 @@ impl Table {
         sent <= self.guessed_until && self.guessed_until > 0
     }
 
-    /// Something unknown happened to it before `until`: what snapshots from before that show is not learned.
+    /// Something unknown happened to any of its rows before `until`: what snapshots from before that show is not
+    /// learned.
     pub fn unsettle(&mut self, until: Nanos) {
         self.unstable_until = self.unstable_until.max(until);
+        self.disturb(until);
+    }
+
+    /// Something unknown happened to one of its rows before `until`.
+    pub fn disturb(&mut self, until: Nanos) {
+        self.disturbed_until = self.disturbed_until.max(until);
+    }
+
+    /// The same, to this one.
+    pub fn unsettle_row(&mut self, id: RowId, until: Nanos) {
+        self.disturb(until);
+        if self.chain(id).is_some() {
+            let chain = self.chains.get_mut(id.0 as usize);
+            chain.unsettled_until = chain.unsettled_until.max(until);
+        }
+    }
+
+    /// Whether what a snapshot taken at `from` shows of single rows can be learned.
+    pub fn is_settled(&self, from: Nanos) -> bool {
+        from > self.unstable_until
+    }
+
+    /// Whether what it shows of many rows can be.
+    pub fn is_quiet(&self, from: Nanos) -> bool {
+        from > self.disturbed_until
     }
 
     /// Rows that a snapshot taken at `sent` could not find here, although they may have been there.
@@ -234,14 +364,13 @@ impl Table {
         if self.doubtful.is_empty() && self.known.is_empty() {
             return false;
         }
-        let key: Vec<Key> = key.iter().cloned().map(Key).collect();
+        let key = as_key(key);
         if self.knowledge == Knowledge::Complete {
             // A row whose key is in doubt may have anything in its other columns.
-            return self.doubtful.len() == 1
-                && self
-                    .doubtful
-                    .get(columns)
-                    .is_some_and(|keys| !keys.contains(&key));
+            return !self.doubtful.iter().any(|(of, keys)| match **of == *columns {
+                true => keys.get(&key).is_some_and(|d| d.is_open(at)),
+                false => keys.values().any(|d| d.is_open(at)),
+            });
         }
         let since = self.known.get(&(columns.into(), key));
         since.is_some_and(|since| *since < at)
@@ -258,7 +387,7 @@ impl Table {
 
     /// A new row; its first version comes with it.
     pub fn insert(&mut self, id: RowId, version: Version) {
-        self.rows_len += 1;
+        self.rows_len += usize::from(self.chain(id).is_none());
         self.push(id, version);
     }
 
@@ -277,9 +406,9 @@ impl Table {
         chain.versions.push(version);
     }
 
-    /// Gives a known value to an unknown cell, wherever in the chain that version is.
-    pub fn learn(&mut self, id: RowId, row: &Row, column: usize, value: &Value) {
-        if self.chain(id).is_none() {
+    /// Gives a known value to an unknown cell, wherever in the chain that version is, says a snapshot taken at `from`.
+    pub fn learn(&mut self, id: RowId, row: &Row, column: usize, value: &Value, from: Nanos) {
+        if self.chain(id).is_none_or(|chain| from <= chain.unsettled_until) {
             return;
         }
         for version in &mut self.chains.get_mut(id.0 as usize).versions {
@@ -449,10 +578,15 @@ impl Table {
             next: self.next.clone(),
             guessed_until: self.guessed_until,
             unstable_until: self.unstable_until,
+            disturbed_until: self.disturbed_until,
             ..Table::new(Knowledge::Partial)
         };
         gone
     }
+}
+
+fn as_key(values: &[Value]) -> Vec<Key> {
+    values.iter().cloned().map(Key).collect()
 }
 
 /// The row with some of its cells unknown.
@@ -507,6 +641,25 @@ impl Store {
             let gone = kept.prune(id, settled);
             self.versions_alive -= gone;
             self.versions_collected += gone;
+        }
+    }
+
+    /// The primary key of a row, where the table has one and it is known.
+    pub fn key_of(&self, table: TableId, row: &Row) -> Option<(Vec<usize>, Vec<Value>)> {
+        let key = self.catalog.table(table)?.primary_key()?;
+        let values: Option<Vec<Value>> = key.columns.iter().map(|c| row.get(*c).cloned()).collect();
+        let values = values.filter(|values| !values.iter().any(|v| v.is_null() || v.has_unknown()))?;
+        Some((key.columns.clone(), values))
+    }
+
+    /// Nobody knows whether there is a row with the key of this one.
+    pub fn distrust(&mut self, table: TableId, row: &Row, until: Nanos) {
+        match self.key_of(table, row) {
+            Some((columns, key)) => self.table_mut(table).distrust(&columns, &key, until),
+            None => {
+                self.forget(table);
+                self.table_mut(table).unsettle(until);
+            }
         }
     }
 
