@@ -24,7 +24,7 @@ use tokio_postgres::{Client, NoTls};
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// When a backend was seen for the first time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Reads the state to start from. Meant to be waited for before the first client is let in: then nothing
 /// that passes the proxy overlaps the snapshot. Takes no longer than its limits say, and a warning is the

@@ -11,7 +11,6 @@ use crate::leash::Leash;
 use anyhow::{Context, bail};
 use std::ffi::OsStr;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -153,7 +152,7 @@ impl Throwaway {
         let mut last = None;
         // Another program may take the free port between our look and the server's bind.
         for _ in 0..5 {
-            let port = free_port()?;
+            let port = crate::port::free()?;
             match self.try_launch(port) {
                 Ok(()) => return Ok(()),
                 Err(error) => last = Some(error),
@@ -182,7 +181,7 @@ impl Throwaway {
         self.port = port;
         self.leash = Leash::new(server.id(), &self.dir).ok();
         let server = self.server.insert(server);
-        let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Instant::now() + Duration::from_secs(180);
         while Instant::now() < patience {
             if let Some(status) = server.try_wait()? {
                 self.server = None;
@@ -194,7 +193,7 @@ impl Throwaway {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        bail!("postgres did not accept connections for a minute")
+        bail!("postgres did not accept connections for three minutes")
     }
 
     fn command(&self, program: &str) -> Command {
@@ -221,7 +220,7 @@ impl Throwaway {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        let patience = Instant::now() + Duration::from_secs(20);
+        let patience = Instant::now() + Duration::from_secs(60);
         while matches!(&stopped, Ok(status) if status.success()) && Instant::now() < patience {
             if let Ok(Some(_)) = server.try_wait() {
                 return;
@@ -250,12 +249,6 @@ impl Drop for Throwaway {
 /// The URI of the superuser of a throw-away server, or of a proxy before it.
 pub fn uri(port: u16) -> String {
     format!("postgresql://postgres@127.0.0.1:{port}/postgres")
-}
-
-/// A port of 127.0.0.1 that was free a moment ago.
-pub fn free_port() -> anyhow::Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot find a free port on 127.0.0.1")?;
-    Ok(listener.local_addr()?.port())
 }
 
 /// The directory with `initdb` and `postgres`: PGASSAY_PG_BIN, then PATH, then Debian's and the usual places, newest first.
@@ -340,18 +333,23 @@ fn find_owner(dir: &Path) -> anyhow::Result<Option<Owner>> {
 }
 
 /// Whether the server answers a startup packet with a request or an «Ok» (and not with «the database is starting up»).
+/// The session that asked has ended when this returns: nobody shall take it for a stranger.
 fn is_ready(port: u16) -> bool {
     use std::io::{Read, Write};
+    use std::net::Shutdown;
     let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else {
         return false;
     };
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let mut packet = Vec::from(196_608_u32.to_be_bytes());
     packet.extend_from_slice(b"user\0postgres\0database\0postgres\0\0");
     let mut message = Vec::from((packet.len() as u32 + 4).to_be_bytes());
     message.extend_from_slice(&packet);
     let mut tag = [0];
-    stream.write_all(&message).is_ok() && stream.read_exact(&mut tag).is_ok() && tag[0] == b'R'
+    let answered = stream.write_all(&message).is_ok() && stream.read_exact(&mut tag).is_ok();
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read_to_end(&mut Vec::new());
+    answered && tag[0] == b'R'
 }
 
 #[cfg(test)]
@@ -362,8 +360,7 @@ mod tests {
     fn a_server_comes_and_goes() {
         let cluster = Throwaway::start(&[("max_connections", "20")]).unwrap();
         let (port, dir, pid) = (cluster.port(), cluster.dir().to_owned(), cluster.pid().unwrap());
-        assert!(is_ready(port));
-        assert!(dir.exists());
+        assert!(is_ready(port) && dir.exists());
         cluster.stop();
         assert!(!is_ready(port));
         assert!(!dir.exists());

@@ -10,15 +10,25 @@ const require = createRequire(import.meta.url);
 const { chromium } = require(process.env.PLAYWRIGHT);
 const { PAGE, SHOTS, PROFILE, CHROMIUM } = process.env;
 
+// However slow the machine.
+const PATIENCE = 180_000;
 const context = await chromium.launchPersistentContext(PROFILE, {
-  executablePath: CHROMIUM, headless: true, viewport: { width: 1280, height: 900 }, acceptDownloads: true,
+  executablePath: CHROMIUM, headless: true, timeout: PATIENCE, viewport: { width: 1280, height: 900 }, acceptDownloads: true,
   args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
-context.setDefaultTimeout(60_000);
+context.setDefaultTimeout(PATIENCE);
 const troubles = [];
 const page = await context.newPage();
 page.on("pageerror", (error) => troubles.push(`error in the page: ${error.message}`));
 page.on("console", (message) => { if (message.type() === "error") troubles.push(`console: ${message.text()}`); });
+
+// What is drawn after an event may take a moment: looks until it is so.
+async function holds(is, what) {
+  for (const end = Date.now() + PATIENCE; !(await is()); ) {
+    assert.ok(Date.now() < end, what ?? is.toString());
+    await page.waitForTimeout(50);
+  }
+}
 
 async function step(name, act) {
   await act();
@@ -37,8 +47,7 @@ try {
     await page.goto(PAGE);
     await page.getByText(`${list.length} stories that no correct database explains`).waitFor();
     await page.getByText("judged as serializable").waitFor();
-    await page.waitForTimeout(2500);
-    assert.ok((await page.locator(".plot path.a").first().getAttribute("d")).length > 20, "the plot has a line");
+    await holds(async () => ((await page.locator(".plot path.a").first().getAttribute("d")) ?? "").length > 20, "the plot has a line");
   });
   await step("lost-update", async () => {
     await page.getByRole("link", { name: "Violations" }).click();
@@ -46,19 +55,19 @@ try {
     await page.getByRole("heading", { name: "Lost update" }).waitFor();
     // Without touching anything: both sessions, and the wrong answer, are in view.
     await page.locator("svg.story .bar.culprit").first().waitFor();
-    assert.equal(await page.locator(".picture-names > div").count(), 2);
-    assert.ok(await page.locator("svg.story .bar.commit").count() >= 1);
-    assert.ok(await page.locator("svg.story .snapshot").count() >= 2, "where snapshots lie");
-    assert.ok(await page.locator("svg.story .edge").count() >= 1, "dependencies are drawn");
-    assert.ok(await page.locator(".answers .observed", { hasText: "account" }).isVisible(), "the statement is named");
-    assert.ok(await page.locator(".answers .expected li").count() >= 1);
+    await holds(async () => (await page.locator(".picture-names > div").count()) === 2);
+    await holds(async () => (await page.locator("svg.story .bar.commit").count()) >= 1);
+    await holds(async () => (await page.locator("svg.story .snapshot").count()) >= 2, "where snapshots lie");
+    await holds(async () => (await page.locator("svg.story .edge").count()) >= 1, "dependencies are drawn");
+    await holds(() => page.locator(".answers .observed", { hasText: "account" }).isVisible(), "the statement is named");
+    await holds(async () => (await page.locator(".answers .expected li").count()) >= 1);
   });
   await step("edge", async () => {
     const button = page.locator(".edges button").first();
     await button.click();
-    assert.equal(await button.getAttribute("aria-expanded"), "true");
+    await holds(async () => (await button.getAttribute("aria-expanded")) === "true");
     await page.locator("svg.story .edge.chosen").waitFor();
-    assert.ok(await page.locator(".detail", { hasText: "must come before" }).isVisible());
+    await holds(() => page.locator(".detail", { hasText: "must come before" }).isVisible());
   });
   await step("downloads", async () => {
     const inside = { json: '"rule": "lost_update"', html: "<!doctype html>", svg: "<svg ", script: "t1: ", spec: "permutation", text: "✗ lost_update", trace: "" };
@@ -71,7 +80,7 @@ try {
   await step("keyboard", async () => {
     await page.locator(".picture-scroll").focus();
     for (let n = 0; n < 3; n++) await page.keyboard.press("ArrowRight");
-    assert.ok(await page.locator(".detail", { hasText: "step 3 of" }).isVisible());
+    await holds(() => page.locator(".detail", { hasText: "step 3 of" }).isVisible());
     // From the top of the page to the edges by Tab alone.
     await page.evaluate(() => { document.activeElement?.blur(); window.scrollTo(0, 0); });
     let reached = false;
@@ -82,14 +91,14 @@ try {
     assert.ok(reached, "the dependencies are reached by the keyboard");
     const before = await page.evaluate(() => document.activeElement.getAttribute("aria-expanded"));
     await page.keyboard.press("Enter");
-    assert.notEqual(await page.evaluate(() => document.activeElement.getAttribute("aria-expanded")), before);
+    await holds(async () => (await page.evaluate(() => document.activeElement.getAttribute("aria-expanded"))) !== before);
   });
   await step("write-skew", async () => {
     await page.goto(`${PAGE}#/violations/${skew.id}`);
     await page.getByRole("heading", { name: "Write skew" }).waitFor();
     await page.locator("svg.story .edge.rw").nth(1).waitFor();
-    assert.equal(await page.locator("svg.story .edge.rw").count(), 2);
-    assert.ok(await page.locator(".answers .expected", { hasText: "came first" }).isVisible());
+    await holds(async () => (await page.locator("svg.story .edge.rw").count()) === 2);
+    await holds(() => page.locator(".answers .expected", { hasText: "came first" }).isVisible());
   });
   await step("dark", async () => {
     await page.emulateMedia({ colorScheme: "dark" });
@@ -101,15 +110,14 @@ try {
     await page.setViewportSize({ width: 390, height: 844 });
     await page.goto(`${PAGE}#/violations/${lost.id}`);
     await page.locator("svg.story .bar.culprit").first().waitFor();
-    const wider = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
-    assert.equal(wider, false, "nothing sticks out on a phone");
+    await holds(() => page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), "nothing sticks out on a phone");
   });
   await step("wide", async () => {
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.goto(`${PAGE}#/violations/${wide.id}`);
     await page.locator("svg.story .bar").first().waitFor();
-    assert.ok((await page.locator("svg.story *").count()) < 3000, "only what is in view is drawn");
-    assert.ok((await page.locator(".rows .row").count()) < 100, "only the rows in view exist");
+    await holds(async () => (await page.locator("svg.story *").count()) < 3000, "only what is in view is drawn");
+    await holds(async () => (await page.locator(".rows .row").count()) < 100, "only the rows in view exist");
     await page.getByRole("button", { name: "Whole story" }).click();
     await page.locator("svg.story .run").first().waitFor();
     await page.screenshot({ path: `${SHOTS}/wide-whole.png` });
@@ -117,7 +125,7 @@ try {
     await page.locator("svg.story .bar.culprit.chosen").waitFor();
     await page.locator(".picture-scroll").focus();
     await page.keyboard.press("ArrowLeft");
-    assert.ok(await page.locator(".detail", { hasText: /step \d+ of 10,?\d{3}/ }).isVisible());
+    await holds(() => page.locator(".detail", { hasText: /step \d+ of 10,?\d{3}/ }).isVisible());
   });
 } finally {
   await context.close();

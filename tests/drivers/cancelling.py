@@ -11,7 +11,10 @@ def is_cancelled(conn):
 
     def repeat():
         while not done.wait(0.1):
-            conn.cancel_safe()
+            try:
+                conn.cancel_safe(timeout=60)
+            except psycopg.Error as error:
+                print("one cancel request failed:", error)
 
     thread = threading.Thread(target=repeat)
     thread.start()

@@ -57,7 +57,10 @@ impl Certificates {
                 "own.crt",
             ],
         );
-        std::fs::set_permissions(at("own.key"), std::fs::Permissions::from_mode(0o600)).expect("our file");
+        for (file, mode) in [("ca.crt", 0o644), ("own.crt", 0o644), ("own.key", 0o600)] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(at(file), permissions).expect("our file");
+        }
         let made = Certificates {
             authority: at("ca.crt"),
             certificate: at("own.crt"),

@@ -8,7 +8,7 @@
 use anyhow::{Context, Result, bail};
 use pgassay::leash::Leash;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// The superuser of every cluster.
 pub const USER: &str = "postgres";
+
+/// Nobody waits longer than this for a server to come or to go, however slow the machine.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
@@ -107,11 +110,9 @@ pub fn find_binaries() -> Result<PathBuf> {
         .context("no PostgreSQL server was found; install one, or set PGASSAY_PG_BIN to its bin directory")
 }
 
-/// A port of the loopback address that is free now.
+/// A port of the loopback address that is free, and stays so until the server that it is for is there.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())?
-        .port())
+    pgassay::port::free()
 }
 
 impl Cluster {
@@ -204,7 +205,7 @@ impl Cluster {
             _ => "INT",
         };
         send(signal, server.id());
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         while server.try_wait()?.is_none() {
             if Instant::now() > deadline {
                 server.kill()?;
@@ -226,7 +227,7 @@ impl Cluster {
             .stdout(file.try_clone()?)
             .stderr(file);
         let mut server = command.spawn().context("cannot start postgres")?;
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + PATIENCE;
         while !answers(self.port) {
             if let Some(status) = server.try_wait()? {
                 let log = std::fs::read_to_string(&log).unwrap_or_default();
@@ -234,7 +235,10 @@ impl Cluster {
             }
             if Instant::now() > deadline {
                 let _ = server.kill();
-                bail!("postgres did not answer within 60 s; its log: {}", log.display());
+                bail!(
+                    "postgres did not answer within {PATIENCE:?}; its log: {}",
+                    log.display()
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -341,16 +345,20 @@ pub fn other_user() -> Option<(u32, u32)> {
 }
 
 /// A server that is starting says so (57P03); one that is up asks for something, lets us in or refuses us.
+/// The session that asked has ended when this returns: nobody shall take it for a stranger.
 fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
         return false;
     };
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
     let mut packet = (4 + body.len() as u32).to_be_bytes().to_vec();
     packet.extend_from_slice(body);
     let mut answer = [0; 1024];
-    match stream.write_all(&packet).and_then(|()| stream.read(&mut answer)) {
+    let read = stream.write_all(&packet).and_then(|()| stream.read(&mut answer));
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read_to_end(&mut Vec::new());
+    match read {
         Ok(0) | Err(_) => false,
         Ok(read) => !answer[..read].windows(5).any(|word| word == b"57P03"),
     }

@@ -5,6 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// Nobody waits longer than this for an answer, however slow the machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -49,7 +52,7 @@ fn ask(
     body: &str,
 ) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     if method != "GET" {
         request.push_str(&format!("Content-Length: {}\r\n", body.len()));
@@ -133,7 +136,7 @@ impl Sink {
 }
 
 fn serve(stream: TcpStream, status: u16) -> std::io::Result<Request> {
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(stream);
     let (line, headers) = head(&mut reader)?;
     let length = headers.iter().find(|(name, _)| name == "content-length");

@@ -108,7 +108,7 @@ impl Server {
             process,
             _dir: dir,
         };
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(180);
         while !http::try_get(address, "/-/ready", &[]).is_ok_and(|answer| answer.status == 200) {
             let said = fs::read_to_string(&log).unwrap_or_default();
             assert!(

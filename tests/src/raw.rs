@@ -8,7 +8,7 @@ pub const VERSION_3_0: u32 = 3 << 16;
 pub const VERSION_3_2: u32 = 3 << 16 | 2;
 
 /// Nobody waits longer than this, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// One message: tag and body.
 #[derive(Clone, Debug, PartialEq, Eq)]

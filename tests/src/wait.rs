@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Returns when it is so; fails when it never is.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {

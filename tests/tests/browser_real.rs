@@ -109,7 +109,7 @@ fn violations_of_real_traffic_are_shown() {
         wide(&uri).await;
     });
     let admin = proxy.running().admin_address().expect("an admin address");
-    let deadline = Instant::now() + Duration::from_secs(180);
+    let deadline = Instant::now() + Duration::from_secs(600);
     loop {
         let list = http::get(admin, "/api/violations", &[]).json();
         let list = list.as_array().unwrap();

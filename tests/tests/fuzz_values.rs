@@ -1,26 +1,28 @@
 //! Values, operators, functions, casts and aggregates against a real server: equal, or unknown.
 //!
-//! `PGASSAY_FUZZ_SECONDS` (default 15) and `PGASSAY_FUZZ_SEED` steer it; `PGASSAY_PG_BIN` names another
-//! server. A failure prints the seed.
+//! The same expressions on every machine; `PGASSAY_FUZZ_SECONDS` goes on for so long instead, `PGASSAY_FUZZ_SEED` makes
+//! others, `PGASSAY_PG_BIN` names another server. A failure prints the seed.
 
 use pgassay_tests::cluster::Cluster;
-use pgassay_tests::fuzz_values::{Server, run};
+use pgassay_tests::fuzz_values::{Length, Server, run};
 use std::time::Duration;
 
 #[tokio::test]
 async fn the_model_agrees_with_the_server() {
-    let setting = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |value| {
-            value.parse().expect("a whole number in the environment")
-        })
+    let setting = |name: &str| -> Option<u64> {
+        let value = std::env::var(name).ok()?;
+        Some(value.parse().expect("a whole number in the environment"))
     };
-    let seed = setting("PGASSAY_FUZZ_SEED", 1);
-    let seconds = setting("PGASSAY_FUZZ_SECONDS", 15);
+    let seed = setting("PGASSAY_FUZZ_SEED").unwrap_or(1);
+    let length = match setting("PGASSAY_FUZZ_SECONDS") {
+        Some(seconds) => Length::Time(Duration::from_secs(seconds)),
+        None => Length::Expressions(10_000),
+    };
     let cluster = Cluster::start().expect("a throw-away PostgreSQL server");
     let server = Server::prepare(&cluster.uri())
         .await
         .expect("a database for the value tests");
-    let report = run(&server, seed, Duration::from_secs(seconds))
+    let report = run(&server, seed, length)
         .await
         .expect("a run of the value tests");
     println!("{}", report.table());
@@ -34,10 +36,7 @@ async fn the_model_agrees_with_the_server() {
     for difference in &report.differences {
         println!("{difference}");
     }
-    assert!(
-        report.expressions > 500,
-        "the server was too slow to say anything"
-    );
+    assert!(report.expressions > 0, "nothing was tried");
     assert!(
         report.differences.is_empty(),
         "the model and the server differ (seed {seed})"

@@ -28,7 +28,7 @@ fn queries() -> Vec<(String, String, String)> {
                     expression = expression.replace(&format!("${variable}\""), ".*\"");
                 }
                 let expression = expression
-                    .replace("$__rate_interval", "20s")
+                    .replace("$__rate_interval", "60s")
                     .replace("$__range", "5m");
                 assert!(
                     !expression.contains('$'),
@@ -86,7 +86,7 @@ fn every_panel_has_data() {
     let load = load(proxy.uri(), stop.clone());
 
     let mut waiting = queries();
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(400);
     while !waiting.is_empty() && Instant::now() < deadline && !load.is_finished() {
         std::thread::sleep(Duration::from_secs(1));
         waiting

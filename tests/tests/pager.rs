@@ -59,7 +59,7 @@ fn a_violation_reaches_the_pager() {
         Some(&alertmanager),
     );
     // The series are seen with 0 before anything happens: that is what makes the first violation an increase.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(180);
     while prometheus
         .ask("min(count_over_time(pgassay_violations_total[1m])) > 1")
         .is_empty()
@@ -72,7 +72,7 @@ fn a_violation_reaches_the_pager() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let committed = runtime.block_on(look_twice(&proxy.uri()));
 
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let alert = loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let request = pager.requests.recv_timeout(left).expect("the pager rings");

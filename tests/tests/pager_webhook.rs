@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Long enough for the slowest machine; nothing depends on it when things work.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn hook(sink: &Sink, kind: &str) -> Webhook {
     Webhook {

@@ -23,6 +23,7 @@
 use pgassay_tests::cluster::{Cluster, Options};
 use pgassay_tests::proxy::Proxy;
 use pgassay_tests::raw::*;
+use pgassay_tests::wait;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::Ordering::Relaxed;
@@ -222,8 +223,10 @@ fn cancel_requests_pass_with_keys_of_any_length() {
         assert_eq!(client.until_closed(), []);
     }
     let expected: Vec<Vec<u8>> = keys.iter().map(|key| packet(80_877_102, key)).collect();
-    assert_eq!(*seen.lock().unwrap(), expected);
-    assert_eq!(proxy.live().cancel_requests.load(Relaxed), 3);
+    wait::until("all are passed on", || *seen.lock().unwrap() == expected);
+    wait::until("all are counted", || {
+        proxy.live().cancel_requests.load(Relaxed) == 3
+    });
     let live = proxy.stop();
     assert_eq!(
         live.bytes_to_server.load(Relaxed),

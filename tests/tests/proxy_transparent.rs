@@ -67,7 +67,7 @@ fn both_streams_are_untouched() {
     drop(client);
 
     // The last bytes of a closed connection may still be on their way through the sniffers.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(180);
     while before.streams() != behind.streams() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -3,6 +3,7 @@
 use pgassay_tests::cluster::{Cluster, send};
 use pgassay_tests::lost;
 use pgassay_tests::tools::binary;
+use pgassay_tests::wait;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -109,7 +110,7 @@ fn mistakes_are_told_before_anything_starts() {
             "cannot read the baseline",
         ),
         (&["check", "/nowhere/journal"], "/nowhere/journal"),
-        (&["check", "/etc/hostname"], "/etc/hostname"),
+        (&["check", "/etc/passwd"], "/etc/passwd"),
         (&["run"], "COMMAND"),
     ] {
         let (code, out, err) = output(arguments);
@@ -141,7 +142,8 @@ fn nothing_is_left_running() {
         "sleep 1000 & echo $!",
     ]);
     assert_eq!(code, 0, "{err}");
-    assert!(!is_alive(out.trim()), "the command's child is gone: {out}");
+    // What was killed may take a moment to be gone; by itself it would stay for longer than anybody waits here.
+    wait::until("the command's child is gone", || !is_alive(out.trim()));
 
     for (signal, wanted) in [("INT", 130), ("TERM", 143)] {
         let script = "echo $$; sleep 1000 & wait";
@@ -155,7 +157,7 @@ fn nothing_is_left_running() {
             .expect("the command speaks");
         send(signal, child.id());
         assert_eq!(child.wait().unwrap().code(), Some(wanted), "{signal}");
-        assert!(!is_alive(line.trim()), "the command is gone after {signal}");
+        wait::until("the command is gone", || !is_alive(line.trim()));
     }
 }
 
@@ -288,7 +290,9 @@ fn replayed(journal: &Path, id: &str, dir: &Path, upstream: &str) {
     ]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("lost_update did not show"), "{out}");
-    let (code, _, err) = output(&["replay", "/etc/hostname", "--upstream", upstream]);
+    let nonsense = dir.join("nonsense").display().to_string();
+    std::fs::write(&nonsense, "this is no script\n").unwrap();
+    let (code, _, err) = output(&["replay", &nonsense, "--upstream", upstream]);
     assert_eq!((code, err.contains("line 1")), (2, true), "{err}");
 }
 

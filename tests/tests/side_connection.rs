@@ -6,6 +6,7 @@ use pgassay::throwaway::Throwaway;
 use pgassay::writers::{Own, Watch};
 use pgassay_audit::state::catalog::QUERIES;
 use pgassay_audit::trace::{Bootstrap, Record, TableCopy};
+use std::time::Duration;
 use tokio_postgres::{Client, NoTls};
 
 async fn connect(server: &Throwaway, user: &str) -> Result<Client> {
@@ -63,6 +64,7 @@ async fn the_state_to_start_from() -> Result<()> {
     let side = connect(&server, "reader").await?;
     let limits = Limits {
         table_rows_max: 100,
+        time_max: Duration::from_secs(180),
         ..Limits::default()
     };
     let read = bootstrap::read(&side, QUERIES, limits).await?;
@@ -124,12 +126,15 @@ async fn a_table_truncated_after_the_snapshot_is_not_taken_for_empty() -> Result
             .batch_execute("SELECT pg_advisory_lock(1); TRUNCATE z; SELECT pg_advisory_unlock(1)")
             .await
     });
+    // Once it waits, it is the next to get the lock, whoever else asks for it.
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    while admin.query_one(waits, &[]).await?.get::<_, i64>(0) == 0 {
+        assert!(!truncation.is_finished(), "it does not wait");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let queries = [
         ("release", "SELECT pg_advisory_unlock(1)"),
-        (
-            "wait",
-            "SELECT pg_sleep(0.2), pg_advisory_lock(1), pg_advisory_unlock(1)",
-        ),
+        ("wait", "SELECT pg_advisory_lock(1), pg_advisory_unlock(1)"),
     ];
     let read = bootstrap::read(&side, &queries, Limits::default()).await?;
     truncation.await??;

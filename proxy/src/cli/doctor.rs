@@ -255,9 +255,15 @@ async fn database(config: &Config) -> Vec<Line> {
     lines
 }
 
+fn unix_seconds() -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
+}
+
 /// What the side connection can see.
 async fn inside(config: &Config, client: &Client) -> Result<Vec<Line>, tokio_postgres::Error> {
     let mut lines = Vec::new();
+    let asked = unix_seconds();
     let about = client
         .query_one(
             "select current_setting('server_version'), current_user::text, current_setting('default_transaction_isolation'), \
@@ -266,6 +272,7 @@ async fn inside(config: &Config, client: &Client) -> Result<Vec<Line>, tokio_pos
             &[],
         )
         .await?;
+    let answered = unix_seconds();
     let (version, role, level): (String, String, String) = (about.get(0), about.get(1), about.get(2));
     lines.push(good(format!(
         "PostgreSQL {version}; the side connection is {role}; default level {level}"
@@ -276,11 +283,9 @@ async fn inside(config: &Config, client: &Client) -> Result<Vec<Line>, tokio_pos
             "Set audit.profile = \"postgres-standby\": its snapshots may be old.",
         ));
     }
-    let here = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs_f64();
-    let apart = (here - about.get::<_, f64>(3)).abs();
+    // The server looked at its clock some time between question and answer.
+    let theirs: f64 = about.get(3);
+    let apart = (asked - theirs).max(theirs - answered).max(0.0);
     lines.push(if apart < 1.0 {
         good("the server's clock agrees with this machine's")
     } else {

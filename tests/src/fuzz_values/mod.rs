@@ -71,14 +71,27 @@ impl Report {
     }
 }
 
-/// Runs random expressions until the time is up.
-pub async fn run(server: &Server, seed: u64, time: Duration) -> Result<Report> {
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    Expressions(u64),
+    Time(Duration),
+}
+
+/// Runs random expressions until there are enough.
+pub async fn run(server: &Server, seed: u64, length: Length) -> Result<Report> {
     let context = Context::defaults();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut report = Report::default();
-    let end = Instant::now() + time;
+    let began = Instant::now();
     check_forms(server, &context, &mut report).await?;
-    while Instant::now() < end {
+    let mut tried = 0;
+    let enough = |tried: u64| match length {
+        Length::Expressions(count) => tried >= count,
+        Length::Time(time) => began.elapsed() >= time,
+    };
+    while !enough(tried) {
+        tried += 200;
         let batch: Vec<Expression> = (0..200).map(|_| Expression::random(&mut random)).collect();
         let sql: Vec<String> = batch.iter().map(Expression::sql).collect();
         let answers = server.evaluate(&sql).await?;

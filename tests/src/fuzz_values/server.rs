@@ -46,7 +46,7 @@ impl Server {
             .batch_execute(
                 "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres';
                  SET extra_float_digits = 1; SET bytea_output = 'hex'; SET client_min_messages = error;
-                 SET statement_timeout = '20s';
+                 SET statement_timeout = '180s';
                  CREATE FUNCTION assigned(name text, expression text) RETURNS text LANGUAGE plpgsql AS $$
                  DECLARE answer text;
                  BEGIN
