@@ -27,7 +27,6 @@ pub mod side;
 pub mod stamps;
 pub mod serve;
 pub mod leash;
-pub mod port;
 pub mod throwaway;
 pub mod metrics;
 pub mod admin;

@@ -28,8 +28,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 
-/// How long sessions that were told to end may take to say so to their clients.
-const FAREWELL: Duration = Duration::from_secs(10);
 /// How often files are looked at for changes.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
@@ -151,7 +149,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.drain.now();
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + Duration::from_secs(3);
         while self.live.connections_open.load(Relaxed) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

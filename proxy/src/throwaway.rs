@@ -7,6 +7,8 @@
 //!   - it has its own process group, so that Ctrl-C in a terminal reaches us first and we end it in order;
 //!   - data and processes are gone after `stop` or drop, and when we end in any other way.
 
+pub mod port;
+
 use crate::leash::Leash;
 use anyhow::{Context, bail};
 use std::ffi::OsStr;
@@ -152,7 +154,7 @@ impl Throwaway {
         let mut last = None;
         // Another program may take the free port between our look and the server's bind.
         for _ in 0..5 {
-            let port = crate::port::free()?;
+            let port = port::free()?;
             match self.try_launch(port) {
                 Ok(()) => return Ok(()),
                 Err(error) => last = Some(error),

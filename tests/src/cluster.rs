@@ -112,7 +112,7 @@ pub fn find_binaries() -> Result<PathBuf> {
 
 /// A port of the loopback address that is free, and stays so until the server that it is for is there.
 pub fn free_port() -> Result<u16> {
-    pgassay::port::free()
+    pgassay::throwaway::port::free()
 }
 
 impl Cluster {

@@ -103,15 +103,12 @@ fn a_correct_server_is_found_correct() {
         (Level::RepeatableRead, Mode::Extended),
         (Level::Serializable, Mode::Simple),
     ];
-    let (mut all_checked, mut all_judged) = (0, 0);
+    let (mut all_checked, mut all_statements) = (0, 0);
     for (name, _, _) in CATALOGUE {
         for (level, mode) in variants {
             let summary = audited(&runtime, &server, name, level, mode);
             let coverage = &summary.coverage;
-            // Attempts that a SERIALIZABLE server refused may have seen anything: these are not judged.
-            let judged =
-                summary.statements - coverage.reasons.get("aborted_transaction").copied().unwrap_or(0);
-            let share = coverage.checked as f64 / judged.max(1) as f64;
+            let share = coverage.checked as f64 / summary.statements.max(1) as f64;
             println!(
                 "{name:12} {:16} {:5.1} % checked {:?}",
                 level.name(),
@@ -124,12 +121,12 @@ fn a_correct_server_is_found_correct() {
                 coverage.reasons
             );
             all_checked += coverage.checked;
-            all_judged += judged;
+            all_statements += summary.statements;
         }
     }
-    let share = all_checked as f64 / all_judged as f64;
+    let share = all_checked as f64 / all_statements as f64;
     println!("all together: {:.1} % checked", share * 100.0);
-    assert!(share > 0.7, "only {share:.2} of all statements were checked");
+    assert!(share > 0.8, "only {share:.2} of all statements were checked");
 }
 
 /// Two clients read a balance and each writes it back: allowed at READ COMMITTED, never serializable.
