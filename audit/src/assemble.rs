@@ -148,7 +148,10 @@ impl Assembler {
                 out.push(Assembled::Gap(gap));
             }
             Record::Mark { at } => self.close_groups(at, out),
-            Record::Bootstrap(_) | Record::Writers { .. } | Record::CommitTimestamp { .. } => {}
+            Record::Bootstrap(_)
+            | Record::Reread(_)
+            | Record::Writers { .. }
+            | Record::CommitTimestamp { .. } => {}
         }
     }
 

@@ -16,7 +16,7 @@ use crate::reference::Member;
 use crate::relate;
 use crate::sequence::{Item, Sequencer};
 use crate::story::{self, Proof};
-use crate::trace::{Nanos, Record};
+use crate::trace::{Nanos, Record, TableName};
 use crate::verdict::{Summary, Violation};
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
 use pgassay_rules::{Level, Rule};
@@ -152,6 +152,10 @@ impl Auditor {
                 self.sequencer
                     .add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
             }
+            Record::Reread(reread) => {
+                self.sequencer
+                    .add_other(reread.at, Item::Reread(Arc::from(reread)));
+            }
             Record::Writers { at, exclusive, .. } => {
                 self.sequencer.add_other(at, Item::Writers { exclusive })
             }
@@ -196,6 +200,14 @@ impl Auditor {
         }
     }
 
+    /// Tables of which something was lost, so that it is worth reading them again.
+    pub fn lost(&self) -> Vec<TableName> {
+        match self.shared {
+            true => Vec::new(),
+            false => self.explainer.world().lost(),
+        }
+    }
+
     fn sequence(&mut self, assembled: Vec<Assembled>) {
         for item in assembled {
             match item {
@@ -223,6 +235,8 @@ impl Auditor {
                     }
                     self.explainer.bootstrap(&bootstrap);
                 }
+                Item::Reread(reread) if !self.shared => self.explainer.reread(&reread),
+                Item::Reread(_) => {}
                 Item::Writers { exclusive } => {
                     self.shared = !exclusive;
                     if self.shared {

@@ -11,7 +11,7 @@
 //! Always true: the order out depends on the transactions alone, never on when marks arrive.
 
 use crate::assemble::{End, Transaction};
-use crate::trace::{Bootstrap, Gap, Nanos, SessionId};
+use crate::trace::{Bootstrap, Gap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub enum Item {
     Gap(Gap),
     /// State that was read on the side.
     Bootstrap(Arc<Bootstrap>),
+    /// Tables that were read again.
+    Reread(Arc<Reread>),
     /// The session is over.
     SessionEnd(SessionId),
     /// Somebody writes past the proxy, or does no longer.

@@ -12,7 +12,7 @@
 
 use crate::clock;
 use anyhow::{Context, Result, bail};
-use pgassay_audit::trace::{Bootstrap, TableCopy, Window};
+use pgassay_audit::trace::{Bootstrap, Reread, TableCopy, TableName, Window};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -48,15 +48,57 @@ const LOOKS: &str = "SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres';
 
 const FETCH_ROWS: usize = 5_000;
 
+/// Nothing takes longer than this, or waits longer for a lock.
+const PATIENCE: &str = "SET statement_timeout = '30s'; SET lock_timeout = '5s'; \
+    SET idle_in_transaction_session_timeout = '60s'";
+/// Nobody waits that long for a single table.
+const PATIENCE_PER_TABLE: &str = "SET lock_timeout = '500ms'";
+
+/// Reads some tables again: those that can be had of them.
+pub async fn read_again(client: &Client, names: &[TableName], limits: Limits) -> Result<Reread> {
+    let began = Instant::now();
+    client.batch_execute(PATIENCE).await?;
+    client.batch_execute(LOOKS).await?;
+    client
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .await?;
+    let read = async {
+        let sent = clock::now();
+        rows(client, "SELECT pg_catalog.pg_current_snapshot()")
+            .await
+            .context("taking the snapshot")?;
+        let window = Window::new(sent, clock::now());
+        let mut wanted = list(client).await.context("listing tables")?;
+        wanted.retain(|table| names.contains(&table.called));
+        let called: Vec<(u32, TableName)> = wanted.iter().map(|t| (t.oid, t.called.clone())).collect();
+        let copies = copies(client, wanted, limits, began).await?;
+        let tables = copies
+            .into_iter()
+            .filter(|copy| copy.rows.is_some())
+            .filter_map(|copy| {
+                let (_, name) = called.iter().find(|(oid, _)| *oid == copy.oid)?;
+                Some((name.clone(), copy))
+            });
+        anyhow::Ok((window, tables.collect()))
+    };
+    let read = read.await;
+    // Whatever happened, nothing stays open.
+    client.batch_execute("ROLLBACK").await?;
+    let (window, tables) = read?;
+    Ok(Reread {
+        at: clock::now() + DUE_AFTER.as_nanos() as u64,
+        window,
+        tables,
+    })
+}
+
+/// By then everything that was sent before has been recorded.
+const DUE_AFTER: Duration = Duration::from_secs(1);
+
 /// `queries` name the parts of the catalog, as `pgassay_audit::state::catalog::QUERIES` does.
 pub async fn read(client: &Client, queries: &[(&str, &str)], limits: Limits) -> Result<Bootstrap> {
     let began = Instant::now();
-    client
-        .batch_execute(
-            "SET statement_timeout = '30s'; SET lock_timeout = '5s'; \
-             SET idle_in_transaction_session_timeout = '60s'",
-        )
-        .await?;
+    client.batch_execute(PATIENCE).await?;
     let settings = settings(client).await.context("reading pg_settings")?;
     client.batch_execute(LOOKS).await?;
     client
@@ -108,11 +150,29 @@ async fn read_snapshot(
             .with_context(|| format!("reading the catalog ({name})"))?;
         catalog.push(((*name).to_owned(), rows));
     }
-    // Enough for the catalog; nobody waits that long for a single table.
-    client.batch_execute("SET lock_timeout = '500ms'").await?;
-    let mut tables = Vec::new();
+    let tables = list(client).await.context("listing tables")?;
+    let tables = copies(client, tables, limits, began).await?;
+    Ok(Bootstrap {
+        window,
+        server_version,
+        settings,
+        catalog,
+        tables,
+        open_transactions,
+    })
+}
+
+/// Copies tables in the snapshot that was taken.
+async fn copies(
+    client: &Client,
+    tables: Vec<Table>,
+    limits: Limits,
+    began: Instant,
+) -> Result<Vec<TableCopy>> {
+    client.batch_execute(PATIENCE_PER_TABLE).await?;
+    let mut copied = Vec::new();
     let mut left = limits.bytes_max;
-    for table in list(client).await.context("listing tables")? {
+    for table in tables {
         let timely = began.elapsed() < limits.time_max;
         let rows = if timely && table.may_fit(limits) {
             table.copy(client, limits, left).await?
@@ -122,26 +182,16 @@ async fn read_snapshot(
         let bytes: usize = rows.iter().flatten().flatten().flatten().map(String::len).sum();
         left = left.saturating_sub(bytes as u64);
         if rows.is_none() {
-            tracing::info!(
-                table = table.name,
-                "not copied at start; it is learned from the traffic"
-            );
+            tracing::info!(table = table.name, "not copied; it is learned from the traffic");
         }
-        tables.push(TableCopy {
+        copied.push(TableCopy {
             oid: table.oid,
             columns: table.columns,
             rows,
         });
     }
-    tables.sort_by_key(|table| table.oid);
-    Ok(Bootstrap {
-        window,
-        server_version,
-        settings,
-        catalog,
-        tables,
-        open_transactions,
-    })
+    copied.sort_by_key(|table| table.oid);
+    Ok(copied)
 }
 
 /// Every setting as a new session gets it, and the name of the database.
@@ -165,7 +215,9 @@ async fn settings(client: &Client) -> Result<Vec<(String, String)>> {
 
 struct Table {
     oid: u32,
+    /// Quoted, with its schema.
     name: String,
+    called: TableName,
     columns: Vec<String>,
     /// Quoted, in order.
     select: String,
@@ -183,7 +235,8 @@ async fn list(client: &Client) -> Result<Vec<Table>> {
                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), \
                 (SELECT json_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a \
                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), \
-                has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') \
+                has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE'), \
+                n.nspname, c.relname \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND n.nspname <> 'information_schema' \
            AND n.nspname !~ '^pg_' ORDER BY 4, 1",
@@ -195,6 +248,7 @@ async fn list(client: &Client) -> Result<Vec<Table>> {
         let mut next = || cells.next().flatten();
         let (oid, name, rows, bytes) = (next(), next(), next(), next());
         let (select, columns, allowed) = (next(), next(), next());
+        let (schema, called) = (next(), next());
         let Some(oid) = oid.and_then(|oid| oid.parse().ok()) else {
             bail!("a table without an oid")
         };
@@ -202,6 +256,10 @@ async fn list(client: &Client) -> Result<Vec<Table>> {
         tables.push(Table {
             oid,
             name: name.unwrap_or_default(),
+            called: TableName {
+                schema: schema.unwrap_or_default(),
+                name: called.unwrap_or_default(),
+            },
             columns: columns
                 .map(|json| serde_json::from_str(&json))
                 .transpose()?

@@ -188,6 +188,8 @@ pub struct Side {
     pub uri: Option<String>,
     /// Tables with more rows than this are not copied at start.
     pub table_rows_max: u64,
+    /// Tables of which the audit has lost track are read again.
+    pub reread: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -352,6 +354,7 @@ impl Default for Side {
             enabled: true,
             uri: None,
             table_rows_max: 1_000_000,
+            reread: true,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::config::{Config, Redact};
 use crate::live::Live;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use pgassay_audit::report::redact;
-use pgassay_audit::trace::{Gap, Nanos, Outcome, Record, Window};
+use pgassay_audit::trace::{Gap, Nanos, Outcome, Record, TableName, Window};
 use pgassay_audit::verdict::{Summary, Violation};
 use pgassay_audit::{Auditor, Stats};
 use std::panic::AssertUnwindSafe;
@@ -30,6 +30,8 @@ pub trait Judge {
     fn finish(&mut self) -> Vec<Violation>;
     fn summary(&self) -> Summary;
     fn stats(&self) -> Stats;
+    /// Tables that should be read again.
+    fn lost(&self) -> Vec<TableName>;
 }
 
 impl Judge for Auditor {
@@ -47,6 +49,10 @@ impl Judge for Auditor {
 
     fn stats(&self) -> Stats {
         Auditor::stats(self)
+    }
+
+    fn lost(&self) -> Vec<TableName> {
+        Auditor::lost(self)
     }
 }
 
@@ -263,6 +269,7 @@ fn publish(live: &Live, earlier: &Summary, auditor: &impl Judge) {
     live.transactions.store(summary.transactions, Relaxed);
     let mut snapshot = live.audit();
     snapshot.stats = auditor.stats();
+    snapshot.lost = auditor.lost();
     snapshot.summary = summary;
 }
 
@@ -354,6 +361,10 @@ mod tests {
 
         fn stats(&self) -> Stats {
             Stats::default()
+        }
+
+        fn lost(&self) -> Vec<TableName> {
+            Vec::new()
         }
     }
 

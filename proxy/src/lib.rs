@@ -23,6 +23,7 @@ pub mod keep;
 pub mod judge;
 pub mod bootstrap;
 pub mod writers;
+pub mod restore;
 pub mod side;
 pub mod stamps;
 pub mod serve;

@@ -12,7 +12,7 @@ use crate::config::Config;
 use arc_swap::ArcSwap;
 use hdrhistogram::Histogram;
 use pgassay_audit::Stats;
-use pgassay_audit::trace::Nanos;
+use pgassay_audit::trace::{Nanos, TableName};
 use pgassay_audit::verdict::{Summary, Violation};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +54,8 @@ pub struct Live {
     pub audit_panics: AtomicU64,
     /// 1 up, 0 down, -1 none configured.
     pub side_connection_up: AtomicI64,
+    /// How often tables were read again.
+    pub rereads: AtomicU64,
 
     /// Whether connections may ask for xids.
     pub xids: Arc<crate::inject::Permission>,
@@ -71,6 +73,8 @@ pub struct Live {
 pub struct Snapshot {
     pub stats: Stats,
     pub summary: Summary,
+    /// Tables of which it has lost track.
+    pub lost: Vec<TableName>,
     /// Latest instant that records were handed over for.
     pub taken_until: Nanos,
 }
@@ -105,6 +109,7 @@ impl Live {
             audit_oldest: AtomicU64::new(0),
             shed_records: AtomicU64::new(0),
             audit_panics: AtomicU64::new(0),
+            rereads: AtomicU64::new(0),
             side_connection_up: AtomicI64::new(side_up),
             xids: Arc::default(),
             own: crate::writers::Own::default(),

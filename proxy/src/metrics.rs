@@ -359,6 +359,18 @@ fn traffic(registry: &mut Registry, live: &Live) {
         "Attempts to tell a web hook that failed",
         count(&live.webhooks_failed),
     );
+    counter(
+        registry,
+        "pgassay_rereads",
+        "Times that tables were read again because something was lost",
+        count(&live.rereads),
+    );
+    gauge(
+        registry,
+        "pgassay_tables_lost",
+        "Tables of which the audit has lost track",
+        i64::try_from(live.audit().lost.len()).unwrap_or(i64::MAX),
+    );
     let side = live.side_connection_up.load(Relaxed);
     if side >= 0 {
         gauge(

@@ -14,6 +14,7 @@ use crate::listen::{self, Listener};
 use crate::live::Live;
 use crate::record::Recording;
 use crate::relay::Drain;
+use crate::restore;
 use crate::side;
 use crate::stamps;
 use crate::tls::Identity;
@@ -78,6 +79,7 @@ impl Running {
             let _ = recording.inbox.send(record);
         }
         runtime.spawn(side::watch(live.clone(), recording.inbox.clone()));
+        runtime.spawn(restore::restore(live.clone(), recording.inbox.clone()));
         if config.commit_timestamps == CommitTimestamps::Inject {
             runtime.spawn(stamps::look_up(live.clone(), known, recording.inbox.clone()));
         }

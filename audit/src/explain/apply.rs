@@ -10,7 +10,7 @@ use crate::points::{CommitId, Order};
 use crate::state::overlay::Overlay;
 use crate::state::store::{Store, Table, Version};
 use crate::state::view::Knowledge;
-use crate::state::{Row, RowId, TableId};
+use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableCopy, Window};
 use crate::value::{self, Context, Key, TimeZone, Value};
 use crate::verdict::TxnId;
@@ -45,6 +45,7 @@ pub fn apply(
     }
     if let Some(catalog) = &overlay.catalog {
         adopt(store, catalog.clone());
+        store.catalog_since = store.catalog_since.max(window.done);
     }
     let mut rows: Vec<(TableId, RowId)> = Vec::new();
     // The id is fixed before the versions are made; the rows are handed over afterwards.
@@ -61,6 +62,15 @@ pub fn apply(
             store.table_mut(*table).doubt();
             store.table_mut(*table).unsettle(window.done);
             store.table_mut(*table).guess(window.done);
+        }
+        let keyed = store
+            .catalog
+            .table(*table)
+            .is_some_and(|t| t.primary_key().is_some());
+        if !keyed && store.table_mut(*table).may_contain(window.sent) {
+            // It may or may not be part of what was read as a whole.
+            store.forget(*table);
+            store.table_mut(*table).unsettle(window.done);
         }
         if own.truncated {
             let kept = store.table_mut(*table);
@@ -237,7 +247,7 @@ impl Births {
     }
 
     /// An id for a row with a key that no row has here.
-    fn by_key(&mut self, table: TableId, key: &[Value], store: &mut Store) -> RowId {
+    pub fn by_key(&mut self, table: TableId, key: &[Value], store: &mut Store) -> RowId {
         let kept = store.table_mut(table);
         if !self.remembers {
             return kept.fresh_id();
@@ -276,7 +286,7 @@ fn forget_written(overlay: &Overlay, store: &mut Store, until: Nanos) {
 }
 
 /// Takes over a catalog; tables that it adds are known to be empty.
-fn adopt(store: &mut Store, catalog: Arc<crate::state::Catalog>) {
+fn adopt(store: &mut Store, catalog: Arc<Catalog>) {
     let before = std::mem::replace(&mut store.catalog, catalog.clone());
     for table in catalog.tables() {
         if before.table(table.id).is_none() {
@@ -294,14 +304,28 @@ fn adopt(store: &mut Store, catalog: Arc<crate::state::Catalog>) {
 
 /// Takes over the contents of one table as they were copied.
 pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, String)]) {
-    let catalog = store.catalog.clone();
-    let id = TableId(copy.oid);
-    let Some(table) = catalog.table(id) else { return };
-    let storage = catalog.storage(id);
-    let Some(rows) = &copy.rows else {
+    let Some(storage) = store.catalog.table(TableId(copy.oid)).map(|t| t.storage) else {
+        return;
+    };
+    let Some(rows) = rows_of(&store.catalog.clone(), TableId(copy.oid), copy, settings) else {
         store.table_mut(storage).knowledge = Knowledge::Partial;
         return;
     };
+    for row in rows {
+        let id = store.table_mut(storage).fresh_id();
+        store.insert(storage, id, Version::new(CommitId::INITIAL, Some(row)));
+    }
+}
+
+/// The rows of a copy, in the shape of the table that keeps them; `None` if they were not copied, or if the table does
+/// not look like that any more.
+pub fn rows_of(
+    catalog: &Catalog,
+    table: TableId,
+    copy: &TableCopy,
+    settings: &[(String, String)],
+) -> Option<Vec<Row>> {
+    let target = catalog.table(catalog.table(table)?.storage)?;
     let zone = settings
         .iter()
         .find(|(n, _)| n.eq_ignore_ascii_case("TimeZone"))
@@ -311,29 +335,24 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
         user_types: catalog.user_types(),
         ..Context::defaults()
     };
-    let Some(target) = catalog.table(storage) else {
-        return;
-    };
     // Columns by name: a partition may have them in another order than its parent.
-    let places: Vec<Option<(usize, u32)>> = copy
+    let places: Option<Vec<(usize, u32)>> = copy
         .columns
         .iter()
         .map(|name| target.column(name).map(|at| (at, target.columns[at].type_oid)))
         .collect();
-    let _ = table;
-    for cells in rows {
+    let places = places.filter(|places| places.len() == target.live_columns().count())?;
+    let row_of = |cells: &Vec<Option<String>>| -> Row {
         let mut row: Vec<Value> = vec![Value::Null; target.columns.len()];
-        for (cell, place) in cells.iter().zip(&places) {
-            let Some((at, type_oid)) = *place else { continue };
-            row[at] = match cell {
+        for (cell, (at, type_oid)) in cells.iter().zip(&places) {
+            row[*at] = match cell {
                 None => Value::Null,
-                Some(text) => value::decode(type_oid, 0, Some(text.as_bytes()), &context),
+                Some(text) => value::decode(*type_oid, 0, Some(text.as_bytes()), &context),
             };
         }
-        let row: Row = row.into();
-        let id = store.table_mut(storage).fresh_id();
-        store.insert(storage, id, Version::new(CommitId::INITIAL, Some(row)));
-    }
+        row.into()
+    };
+    Some(copy.rows.as_ref()?.iter().map(row_of).collect())
 }
 
 /// Makes what a statement read unknown.
@@ -380,12 +399,8 @@ pub fn learn(store: &mut Store, lesson: &Lesson, births: &mut Births) -> Option<
             if kept.is_too_early(&columns, &key, from) || !kept.candidates(&columns, &key).is_empty() {
                 return None;
             }
-            let version = Version {
-                since: *since,
-                ..Version::new(CommitId::INITIAL, Some(row.clone()))
-            };
             let id = births.by_key(table, &key, store);
-            store.insert(table, id, version);
+            store.insert_seen(table, id, row.clone(), *since);
             Some((table, id))
         }
         Lesson::Absent {

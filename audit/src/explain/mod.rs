@@ -21,6 +21,7 @@ pub mod footprint;
 pub mod world;
 pub mod place;
 pub mod merge;
+pub mod reread;
 
 use crate::assemble::{Assembler, End, Transaction};
 use crate::interpret::Difference;
@@ -31,7 +32,7 @@ use crate::sql::Planner;
 use crate::state::Catalog;
 use crate::state::store::Table;
 use crate::state::view::Knowledge;
-use crate::trace::{Bootstrap, Nanos, SessionId};
+use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
 use pgassay_rules::Level;
@@ -188,6 +189,13 @@ impl Explainer {
         self.catalog = catalog;
         self.worlds = vec![world];
         self.births.forget();
+    }
+
+    /// Takes over tables that were read again on the side.
+    pub fn reread(&mut self, reread: &Reread) {
+        for world in &mut self.worlds {
+            reread::reread(world, &mut self.births, reread, &self.server);
+        }
     }
 
     /// Nothing that was known can be relied on any more, nor what is seen before `until`.

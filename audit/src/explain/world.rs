@@ -17,10 +17,12 @@ use crate::points::choose::Decision;
 use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
 use crate::sql::Planner;
+use crate::state::catalog::{TEMPORARY, TableKind};
 use crate::state::overlay::OwnTable;
 use crate::state::store::Store;
+use crate::state::view::Knowledge;
 use crate::state::{Catalog, RowId, TableId};
-use crate::trace::{Nanos, Window};
+use crate::trace::{Nanos, TableName, Window};
 use crate::verdict::TxnId;
 use pgassay_rules::profile::LevelRules;
 use rustc_hash::FxHashMap;
@@ -302,6 +304,32 @@ impl World {
         let tables = &self.store.tables;
         read.chain(written)
             .any(|t| tables.get(&t).is_some_and(|t| t.is_guessed(txn.sent())))
+    }
+
+    /// The tables that hold the rows of one that is kept: itself, or its partitions.
+    pub fn leaves(&self, table: TableId) -> Vec<TableId> {
+        let all = self.store.catalog.tables();
+        all.into_iter()
+            .filter(|t| t.storage == table && t.kind == TableKind::Table)
+            .map(|t| t.id)
+            .collect()
+    }
+
+    /// Tables of which something was lost that can be read again.
+    pub fn lost(&self) -> Vec<TableName> {
+        let tables = self.store.tables.iter();
+        let lost = tables.filter(|(_, table)| table.scanned() == Knowledge::Partial);
+        let leaves = lost.flat_map(|(id, _)| self.leaves(*id));
+        let named = leaves.filter_map(|id| self.store.catalog.table(id));
+        let mut names: Vec<TableName> = named
+            .filter(|table| table.schema != TEMPORARY)
+            .map(|table| TableName {
+                schema: table.schema.clone(),
+                name: table.name.clone(),
+            })
+            .collect();
+        names.sort();
+        names
     }
 
     /// Forgets what no snapshot from `horizon` on can ask for.

@@ -86,6 +86,8 @@ pub struct Table {
     guessed_until: Nanos,
     /// Snapshots from before this may have seen other versions of some rows than the one that is kept.
     blurred_until: Nanos,
+    /// It was read as a whole: snapshots from before this may have seen other rows.
+    whole_since: Nanos,
     /// Snapshots from before this teach nothing: something unknown happened to any of its rows.
     unstable_until: Nanos,
     /// The same, for what is not about a single row.
@@ -106,6 +108,7 @@ impl Table {
             rows_len: 0,
             guessed_until: 0,
             blurred_until: 0,
+            whole_since: 0,
             unstable_until: 0,
             disturbed_until: 0,
             doubtful: Arc::default(),
@@ -254,6 +257,43 @@ impl Table {
         self.disturbed_until = self.disturbed_until.max(other.disturbed_until);
         self.guessed_until = self.guessed_until.max(other.guessed_until);
         self.blurred_until = self.blurred_until.max(other.blurred_until);
+        self.whole_since = self.whole_since.max(other.whole_since);
+    }
+
+    /// Every row that a snapshot taken at `since` or before could see is kept, or its key is in doubt.
+    pub fn complete(&mut self, since: Nanos) {
+        self.knowledge = Knowledge::Complete;
+        self.known = Arc::default();
+        self.whole_since = since;
+    }
+
+    /// Whether a commit sent at `sent` may be part of what was read as a whole.
+    pub fn may_contain(&self, sent: Nanos) -> bool {
+        self.whole_since > 0 && sent <= self.whole_since
+    }
+
+    /// Keys in these columns that are in doubt, and that a snapshot taken at `from` may clear up.
+    pub fn doubts(&self, columns: &[usize], from: Nanos) -> Vec<Vec<Value>> {
+        let keys = self.doubtful.get(columns).into_iter().flatten();
+        keys.filter(|(_, doubt)| doubt.is_open(Nanos::MAX) && doubt.until < from)
+            .map(|(key, _)| key.iter().map(|k| k.0.clone()).collect())
+            .collect()
+    }
+
+    /// Since when this key is known, in a table that is not known as a whole.
+    pub fn known_since(&self, columns: &[usize], key: &[Value]) -> Option<Nanos> {
+        let place = (Box::<[usize]>::from(columns), as_key(key));
+        self.known.get(&place).copied()
+    }
+
+    /// Puts a version below all that are known of a row.
+    pub fn push_below(&mut self, id: RowId, version: Version) {
+        if let Some(row) = &version.row {
+            for index in self.indexes.get_mut() {
+                index.add(row, id);
+            }
+        }
+        self.chains.get_mut(id.0 as usize).versions.insert(0, version);
     }
 
     /// Every row of it went: nothing is in doubt for snapshots from after `at`.
@@ -268,6 +308,11 @@ impl Table {
 
     /// Forgets doubts that no snapshot from `horizon` on has.
     pub fn clear_up(&mut self, horizon: Nanos) {
+        for until in [&mut self.blurred_until, &mut self.whole_since] {
+            if *until < horizon {
+                *until = 0;
+            }
+        }
         let is_over = |doubt: &Doubt| doubt.healed < horizon && doubt.until < horizon;
         if !self.doubtful.values().any(|keys| keys.values().any(is_over)) {
             return;
@@ -281,7 +326,8 @@ impl Table {
 
     /// What a scan by a snapshot taken at `sent` or later can rely on.
     pub fn scanned_at(&self, sent: Nanos) -> Knowledge {
-        let blurred = self.blurred_until > 0 && sent <= self.blurred_until;
+        let early = sent <= self.blurred_until.max(self.whole_since);
+        let blurred = early && self.blurred_until.max(self.whole_since) > 0;
         let doubts = || {
             self.doubtful
                 .values()
@@ -296,7 +342,9 @@ impl Table {
 
     /// Whether nothing about it was ever in doubt.
     pub fn is_certain(&self) -> bool {
-        self.knowledge == Knowledge::Complete && self.doubtful.is_empty() && self.blurred_until == 0
+        self.knowledge == Knowledge::Complete
+            && self.doubtful.is_empty()
+            && self.blurred_until.max(self.whole_since) == 0
     }
 
     /// What a scan can rely on from now on.
@@ -358,6 +406,9 @@ impl Table {
 
     /// Whether a snapshot taken after `at` finds every row with this key.
     pub fn knows(&self, columns: &[usize], key: &[Value], at: Nanos) -> bool {
+        if self.knowledge == Knowledge::Complete && self.whole_since > 0 && at <= self.whole_since {
+            return false;
+        }
         if self.doubtful.is_empty() && self.knowledge == Knowledge::Complete {
             return true;
         }
@@ -604,6 +655,8 @@ fn without(row: &Row, is_unknown: impl Fn(usize) -> bool) -> Row {
 #[derive(Clone, Debug)]
 pub struct Store {
     pub catalog: Arc<Catalog>,
+    /// When the last commit that changed it had ended.
+    pub catalog_since: Nanos,
     pub tables: FxHashMap<TableId, Table>,
     pub versions_alive: u64,
     pub versions_collected: u64,
@@ -613,6 +666,7 @@ impl Store {
     pub fn new(catalog: Arc<Catalog>) -> Store {
         Store {
             catalog,
+            catalog_since: 0,
             tables: FxHashMap::default(),
             versions_alive: 0,
             versions_collected: 0,
@@ -629,6 +683,15 @@ impl Store {
     pub fn insert(&mut self, table: TableId, id: RowId, version: Version) {
         self.versions_alive += 1;
         self.table_mut(table).insert(id, version);
+    }
+
+    /// A row as it was seen by a snapshot taken until `since`.
+    pub fn insert_seen(&mut self, table: TableId, id: RowId, row: Row, since: Nanos) {
+        let version = Version {
+            since,
+            ..Version::new(CommitId::INITIAL, Some(row))
+        };
+        self.insert(table, id, version);
     }
 
     pub fn push(&mut self, table: TableId, id: RowId, version: Version) {

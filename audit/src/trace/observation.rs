@@ -60,6 +60,8 @@ pub enum Record {
         /// The server's clock, microseconds since 1970.
         unix_micros: i64,
     },
+    /// Tables that were read again on the side connection; see [`Reread`].
+    Reread(Box<Reread>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,6 +210,23 @@ pub struct Bootstrap {
     pub open_transactions: u32,
 }
 
+/// Tables of which the audit had lost track, read again in one REPEATABLE READ transaction whose snapshot point lies
+/// in `window`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reread {
+    /// When it takes its turn: late enough that everything before has been recorded.
+    pub at: Nanos,
+    pub window: Window,
+    pub tables: Vec<(TableName, TableCopy)>,
+}
+
+/// What a table is called, without quotes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TableName {
+    pub schema: String,
+    pub name: String,
+}
+
 /// The contents of one table in the text format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableCopy {
@@ -232,7 +251,7 @@ impl Record {
             Record::Statement(o) => Some(o.session),
             Record::SessionEnd { session, .. } | Record::CommitTimestamp { session, .. } => Some(*session),
             Record::Gap(gap) => gap.session,
-            Record::Mark { .. } | Record::Bootstrap(_) | Record::Writers { .. } => None,
+            Record::Mark { .. } | Record::Bootstrap(_) | Record::Writers { .. } | Record::Reread(_) => None,
         }
     }
 }

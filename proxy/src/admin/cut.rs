@@ -72,6 +72,7 @@ fn belongs(record: &Record, window: Window) -> bool {
     match record {
         Record::SessionStart(facts) => facts.at <= window.done,
         Record::Bootstrap(bootstrap) => bootstrap.window.sent <= window.done,
+        Record::Reread(reread) => reread.at <= window.done,
         Record::Writers { at, .. } => *at <= window.done,
         Record::Statement(statement) => statement.window.overlaps(window),
         Record::Gap(gap) => gap.window.overlaps(window),

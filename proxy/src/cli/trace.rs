@@ -194,6 +194,7 @@ fn span(record: &Record) -> (Nanos, Nanos) {
         | Record::CommitTimestamp { at, .. } => (*at, *at),
         Record::Gap(gap) => (gap.window.sent, gap.window.done),
         Record::Bootstrap(bootstrap) => (bootstrap.window.sent, bootstrap.window.done),
+        Record::Reread(reread) => (reread.window.sent, reread.window.done),
     };
     (first, if last == Nanos::MAX { first } else { last })
 }

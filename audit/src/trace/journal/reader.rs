@@ -419,6 +419,10 @@ impl Shift {
             }
             Record::Mark { at } | Record::Writers { at, .. } => self.time(at),
             Record::Bootstrap(bootstrap) => self.window(&mut bootstrap.window),
+            Record::Reread(reread) => {
+                self.time(&mut reread.at);
+                self.window(&mut reread.window);
+            }
         }
         record
     }

@@ -10,7 +10,7 @@
 
 use super::key::Key;
 use crate::trace::lex::{Kind, tokens};
-use crate::trace::{Bootstrap, Observation, Outcome, Parameter, Record, ServerError};
+use crate::trace::{Observation, Outcome, Parameter, Record, ServerError, TableCopy};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -27,7 +27,16 @@ impl Redactor {
     pub fn redact<'a>(&self, record: &'a Record) -> Cow<'a, Record> {
         match record {
             Record::Statement(o) => Cow::Owned(Record::Statement(Box::new(self.observation(o)))),
-            Record::Bootstrap(b) => Cow::Owned(Record::Bootstrap(Box::new(self.bootstrap(b)))),
+            Record::Bootstrap(bootstrap) => {
+                let mut bootstrap = bootstrap.clone();
+                bootstrap.tables.iter_mut().for_each(|copy| self.copy_of(copy));
+                Cow::Owned(Record::Bootstrap(bootstrap))
+            }
+            Record::Reread(reread) => {
+                let mut reread = reread.clone();
+                reread.tables.iter_mut().for_each(|(_, copy)| self.copy_of(copy));
+                Cow::Owned(Record::Reread(reread))
+            }
             other => Cow::Borrowed(other),
         }
     }
@@ -60,14 +69,10 @@ impl Redactor {
         o
     }
 
-    fn bootstrap(&self, bootstrap: &Bootstrap) -> Bootstrap {
-        let mut b = bootstrap.clone();
-        for table in &mut b.tables {
-            for cell in table.rows.iter_mut().flatten().flatten().flatten() {
-                *cell = self.hash(cell.as_bytes());
-            }
+    fn copy_of(&self, table: &mut TableCopy) {
+        for cell in table.rows.iter_mut().flatten().flatten().flatten() {
+            *cell = self.hash(cell.as_bytes());
         }
-        b
     }
 
     /// Literals by hashes in quotes; every other character stays.

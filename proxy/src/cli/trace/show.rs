@@ -98,6 +98,14 @@ fn line(chosen: &Chosen, record: &Record) -> String {
                 b.open_transactions
             )
         }
+        Record::Reread(reread) => {
+            let copied = reread.tables.iter().filter_map(|(_, t)| t.rows.as_ref());
+            let (tables, rows) = copied.fold((0, 0), |(tables, rows), copy| (tables + 1, rows + copy.len()));
+            format!(
+                "{} read again, because something was not seen: {tables} tables, {rows} rows",
+                at(reread.window.sent)
+            )
+        }
         Record::Writers {
             at: seen_at,
             exclusive,
@@ -213,6 +221,7 @@ pub fn to_json(record: &Record) -> Value {
         Record::Gap(gap) => json!({"gap": gap}),
         Record::Mark { at } => json!({"mark": at}),
         Record::Bootstrap(bootstrap) => json!({"bootstrap": bootstrap}),
+        Record::Reread(reread) => json!({"reread": reread}),
         Record::Writers { at, exclusive, seen } => {
             json!({"writers": {"at": at, "exclusive": exclusive, "seen": seen}})
         }
