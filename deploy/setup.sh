@@ -9,6 +9,8 @@
 # $PGASSAY_DEPS, by default `.deps` beside this repository (for root a link to /opt/pgassay-deps, so that
 # throw-away servers, which never run as root, can reach it). Remove the folder and it is as if it never was.
 set -euo pipefail
+# Servers that run as another user read what is installed here.
+umask 022
 
 readonly Z3_VERSION=5.4.0.0
 readonly OTHER_POSTGRES=18.4.0-beta.17

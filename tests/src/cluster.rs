@@ -194,6 +194,11 @@ impl Cluster {
         found.unwrap_or_else(|| panic!("{name} is not installed; deploy/setup.sh test installs it"))
     }
 
+    /// The same, ready to be run; of our own environment it knows nothing.
+    pub fn client(&self, name: &str) -> Command {
+        crate::tools::bare(self.program(name), self.directory())
+    }
+
     /// Stops the server, as `pg_ctl stop -m MODE` does: `fast`, `immediate`, `smart`.
     pub fn stop(&mut self, mode: &str) -> Result<()> {
         let Some(mut server) = self.server.take() else {
@@ -304,14 +309,11 @@ impl Cluster {
 
     /// A command of the server, run as another user when we are root.
     fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.binaries.join(name));
+        let mut command = crate::tools::bare(self.binaries.join(name), self.dir.path());
         if let Some((uid, gid)) = other_user() {
             command.uid(uid).gid(gid);
         }
-        command
-            .current_dir(self.dir.path())
-            .env("LC_ALL", "C")
-            .env_remove("PGDATA");
+        command.current_dir(self.dir.path()).env("LC_ALL", "C");
         command
     }
 }

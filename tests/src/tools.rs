@@ -1,6 +1,8 @@
 //! Where the repository is, and where to keep what a test made.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
 
 /// The repository.
@@ -9,6 +11,18 @@ pub fn root() -> PathBuf {
         .parent()
         .expect("tests/ lies in the repository")
         .to_owned()
+}
+
+/// A program that speaks English and knows nothing of our own environment about PostgreSQL; `home` is its home.
+pub fn bare(program: impl AsRef<OsStr>, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PG") {
+            command.env_remove(name);
+        }
+    }
+    command.env("LC_ALL", "C.UTF-8").env("HOME", home);
+    command
 }
 
 /// A folder for screenshots and reports, ignored by git.
@@ -38,7 +52,7 @@ pub fn binary() -> PathBuf {
                 return program;
             }
             let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut build = std::process::Command::new(cargo);
+            let mut build = Command::new(cargo);
             build
                 .args(["build", "--quiet", "--package", "pgassay", "--bin", "pgassay"])
                 .current_dir(root());

@@ -10,8 +10,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn run(program: std::path::PathBuf, port: u16, arguments: &[&str], input: &str) -> String {
-    let mut child = Command::new(&program)
+fn run(mut program: Command, port: u16, arguments: &[&str], input: &str) -> String {
+    let mut child = program
         .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER])
         .args(arguments)
         .arg("postgres")
@@ -19,7 +19,7 @@ fn run(program: std::path::PathBuf, port: u16, arguments: &[&str], input: &str) 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(
@@ -100,7 +100,7 @@ fn check(records: &[Record]) {
 fn psql_is_recorded_word_for_word() {
     let cluster = Cluster::start().unwrap();
     run(
-        cluster.program("psql"),
+        cluster.client("psql"),
         cluster.port(),
         &["-Xq"],
         "create table t (a int, b text); insert into t values (0, 'old')",
@@ -113,7 +113,7 @@ fn psql_is_recorded_word_for_word() {
         copy (select a from t order by a) to stdout;\n\
         select 1/0;\nalter user postgres password 'hunter2';\n\
         select 1 \\; select 2 \\; select 'x' where false;\n";
-    run(cluster.program("psql"), proxy.port(), &["-Xq"], script);
+    run(cluster.client("psql"), proxy.port(), &["-Xq"], script);
     let live = proxy.stop();
     assert_eq!(live.decode_errors.load(std::sync::atomic::Ordering::Relaxed), 0);
 
@@ -179,7 +179,7 @@ fn psql_is_recorded_word_for_word() {
 fn pgbench_is_recorded_in_all_three_modes() {
     let cluster = Cluster::start().unwrap();
     run(
-        cluster.program("pgbench"),
+        cluster.client("pgbench"),
         cluster.port(),
         &["-i", "-q", "-s", "1"],
         "",
@@ -188,7 +188,7 @@ fn pgbench_is_recorded_in_all_three_modes() {
         let dir = tempfile::tempdir().unwrap();
         let proxy = proxy(&cluster, dir.path());
         run(
-            cluster.program("pgbench"),
+            cluster.client("pgbench"),
             proxy.port(),
             &["-n", "-c", "4", "-j", "2", "-t", "50", "-M", mode],
             "",

@@ -4,14 +4,13 @@ use pgassay_tests::cluster::{Cluster, Options, USER};
 use pgassay_tests::proxy::Proxy;
 use std::process::Command;
 
-fn run(program: std::path::PathBuf, port: u16, arguments: &[&str]) -> String {
-    let output = Command::new(&program)
+fn run(mut program: Command, port: u16, arguments: &[&str]) -> String {
+    let output = program
         .args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER])
         .args(arguments)
         .arg("postgres")
-        .env_remove("PGSSLMODE")
         .output()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
@@ -36,7 +35,7 @@ fn psql_works_on(cluster: &Cluster) {
     let proxy = Proxy::start(&cluster.address());
     let psql = |sql: &str| {
         run(
-            cluster.program("psql"),
+            cluster.client("psql"),
             proxy.port(),
             &["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql],
         )
@@ -59,10 +58,10 @@ fn pgbench_works_in_all_three_modes() {
 
 fn pgbench_works_on(cluster: &Cluster) {
     let proxy = Proxy::start(&cluster.address());
-    run(cluster.program("pgbench"), proxy.port(), &["-i", "-q", "-s", "1"]);
+    run(cluster.client("pgbench"), proxy.port(), &["-i", "-q", "-s", "1"]);
     for mode in ["simple", "extended", "prepared"] {
         let out = run(
-            cluster.program("pgbench"),
+            cluster.client("pgbench"),
             proxy.port(),
             &["-n", "-c", "4", "-j", "2", "-t", "50", "-M", mode],
         );

@@ -16,7 +16,11 @@ fn program(name: &str) -> PathBuf {
 /// Runs `command` against a proxy in front of `cluster` and looks at what was recorded.
 fn drive(cluster: &Cluster, command: impl FnOnce(&Proxy) -> Command) {
     let proxy = Proxy::start_with(&cluster.address(), |config| config.record_only = true);
-    let output = command(&proxy).output().expect("the driver's program runs");
+    let mut command = command(&proxy);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
+        command.env_remove(name);
+    }
+    let output = command.output().expect("the driver's program runs");
     let said = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),

@@ -327,7 +327,8 @@ fn unix_sockets_and_ipv6_on_both_sides() {
     });
     let stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let psql = |host: &str, port: &str| {
-        let output = std::process::Command::new(cluster.program("psql"))
+        let output = cluster
+            .client("psql")
             .args([
                 "-XAtq",
                 "-h",

@@ -14,7 +14,8 @@ const PASSWORD: &str = "a pässword";
 
 /// One query with psql; the error's text if it failed.
 fn psql(cluster: &Cluster, port: u16, options: &str) -> Result<String, String> {
-    let output = Command::new(cluster.program("psql"))
+    let output = cluster
+        .client("psql")
         .args(["-XAtq", "-c", "select 40 + 2"])
         .arg(format!(
             "host=127.0.0.1 port={port} user=postgres dbname=postgres {options}"

@@ -4,7 +4,6 @@ use pgassay_tests::cluster::{Cluster, USER};
 use pgassay_tests::proxy::Proxy;
 use pgassay_tests::raw::Client;
 use pgassay_tests::sniff::Sniffer;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// client → sniffer → proxy → sniffer → server.
@@ -18,7 +17,8 @@ fn both_streams_are_untouched() {
     });
     let before = Sniffer::start(proxy.port());
     let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(cluster.program(program))
+        let output = cluster
+            .client(program)
             .args(["-h", "127.0.0.1", "-p", &before.port().to_string(), "-U", USER])
             .args(arguments)
             .arg("postgres")

@@ -7,8 +7,11 @@ use pgassay_rules::profile::{
     AbortedReads, CommitOrder, CommitTimestamps, Participants, ReadPoint, RealTime, SerialOrder, Writes,
 };
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -17,7 +20,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Every file that belongs to the repository, without what is built or fetched.
+/// Every file that belongs to the repository, without what is built or fetched: what git knows, else what is there.
 fn files() -> Vec<PathBuf> {
     const SKIPPED: &[&str] = &[
         "target",
@@ -28,6 +31,10 @@ fn files() -> Vec<PathBuf> {
         "histories",
         "corpus",
     ];
+    if let Some(known) = known_to_git() {
+        let skipped = |path: &PathBuf| short(path).split('/').any(|part| SKIPPED.contains(&part));
+        return known.into_iter().filter(|path| !skipped(path)).collect();
+    }
     let mut found = Vec::new();
     let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {
@@ -50,6 +57,21 @@ fn files() -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// What others left in the folder, such as the log of a build, is not ours to judge.
+fn known_to_git() -> Option<Vec<PathBuf>> {
+    let mut list = Command::new("git");
+    list.arg("-C").arg(root()).args(["ls-files", "-z"]);
+    let output = list.output().ok().filter(|output| output.status.success())?;
+    let names = output.stdout.split(|byte| *byte == 0);
+    let mut found: Vec<PathBuf> = names
+        .filter(|name| !name.is_empty())
+        .map(|name| root().join(OsStr::from_bytes(name)))
+        .filter(|path| path.is_file() && !path.is_symlink())
+        .collect();
+    found.sort();
+    Some(found).filter(|found| !found.is_empty())
 }
 
 fn with_ending(ending: &str) -> Vec<PathBuf> {

@@ -28,8 +28,8 @@ use tokio::sync::Semaphore;
 /// Bytes of a story.
 pub const STORY_BYTES_MAX: usize = 64 * 1024;
 /// How long a story may be thought about, and how long an answer is waited for.
-const THINK: Duration = Duration::from_secs(10);
-const WAIT: Duration = Duration::from_secs(20);
+const THINK: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(60);
 
 const LEVELS: [Level; 3] = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
 
