@@ -11,6 +11,7 @@ use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
 use crate::explain::world::Explained;
 use crate::explain::{Accusation, Ahead, Explainer, Fate};
+use crate::ground;
 use crate::points::{CommitId, PointId};
 use crate::reference::Member;
 use crate::relate;
@@ -399,6 +400,7 @@ impl Auditor {
             edges: &related.edges,
             shapes,
             initial: story::initial_rows(&related.members, world),
+            ground: ground::of(&related.members, world, &self.explainer),
         };
         self.report(first_sight, story::tell(&proof), found);
         Accused::Proved
@@ -505,6 +507,7 @@ impl Auditor {
                     edges: &edges,
                     shapes,
                     initial: story::initial_rows(&members[..len], self.explainer.world()),
+                    ground: ground::of(&members[..len], self.explainer.world(), &self.explainer),
                 };
                 self.report(fingerprint, story::tell(&proof), found);
             }

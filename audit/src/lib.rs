@@ -24,6 +24,7 @@ pub mod reference;
 pub mod classify;
 pub mod confirm;
 pub mod relate;
+pub mod ground;
 pub mod coverage;
 pub mod verdict;
 pub mod story;

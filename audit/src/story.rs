@@ -14,7 +14,7 @@ use crate::report::script::inline;
 use crate::state::{Row, TableId};
 use crate::trace::{Observation, Outcome};
 use crate::value::{Context, Value, encode_text};
-use crate::verdict::{Edge, StoryStatement, StoryTransaction, Violation};
+use crate::verdict::{Edge, Ground, StoryStatement, StoryTransaction, Violation};
 use pgassay_rules::{Level, Rule, anomaly};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -39,6 +39,8 @@ pub struct Proof<'a> {
     pub shapes: Vec<Arc<str>>,
     /// The rows that the story starts from, as text.
     pub initial: Vec<String>,
+    /// The same as SQL; its settings are those of the members.
+    pub ground: Ground,
 }
 
 pub fn fingerprint(rule: &Rule, level: Level, shapes: &[Arc<str>]) -> String {
@@ -111,6 +113,9 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
     let at = culprits
         .first()
         .map_or(0, |(t, s)| transactions[*t].statements[*s].window.done);
+    let mut ground = proof.ground.clone();
+    let settings = order.iter().map(|&m| proof.ground.settings.get(m).cloned());
+    ground.settings = settings.map(Option::unwrap_or_default).collect();
     let mut violation = Violation {
         id: format!("v-{}", &fingerprint[..12]),
         fingerprint,
@@ -123,6 +128,7 @@ pub fn tell(proof: &Proof<'_>) -> Violation {
         expected,
         edges,
         initial: proof.initial.clone(),
+        ground,
         story: String::new(),
         repeats: 0,
     };

@@ -45,10 +45,26 @@ pub struct Violation {
     pub edges: Vec<Edge>,
     /// The rows the story starts from, `table(key) = row`, as text.
     pub initial: Vec<String>,
+    /// The same start as SQL, for scripts that replay the story.
+    #[serde(default)]
+    pub ground: Ground,
     /// The story in prose, plain text, several lines.
     pub story: String,
     /// How many times the same fingerprint was seen after this one.
     pub repeats: u64,
+}
+
+/// What brings the start of a story about on an empty database.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ground {
+    /// Statements, in order.
+    pub create: Vec<String>,
+    /// Statements that take it away again, in order.
+    pub drop: Vec<String>,
+    /// For each transaction of the story: what its session has to set first.
+    pub settings: Vec<Vec<String>>,
+    /// What is missing, or made up.
+    pub remarks: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

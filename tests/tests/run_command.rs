@@ -271,23 +271,15 @@ fn replayed(journal: &Path, id: &str, dir: &Path, upstream: &str) {
         "script",
     ]);
     let file = dir.join("again.script");
-    let setup = "setup: UPDATE account SET balance = 100 WHERE id = 1;\n";
-    std::fs::write(&file, format!("{script}\n{setup}")).unwrap();
+    std::fs::write(&file, script).unwrap();
     let file = file.display().to_string();
-    let (code, out, err) = output(&["replay", &file, "--upstream", upstream]);
+    let (code, out, err) = output(&["replay", &file, "--postgres", "any"]);
     assert_eq!(code, 1, "{out}{err}");
     assert!(
         out.contains("it showed again: lost_update at serializable"),
         "{out}"
     );
-    let (code, out, err) = output(&[
-        "replay",
-        &file,
-        "--upstream",
-        upstream,
-        "--claim",
-        "read-committed",
-    ]);
+    let (code, out, err) = output(&["replay", &file, "--postgres", "any", "--claim", "read-committed"]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("lost_update did not show"), "{out}");
     let nonsense = dir.join("nonsense").display().to_string();

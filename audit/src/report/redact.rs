@@ -24,6 +24,7 @@ pub fn violation(violation: &Violation) -> Violation {
     kept.observed = format!("an answer that no correct database gives {GONE}");
     kept.expected.clear();
     kept.initial.clear();
+    kept.ground = Default::default();
     for edge in &mut kept.edges {
         edge.why = format!("a dependency of kind {} {GONE}", edge.kind);
     }

@@ -4,7 +4,7 @@
 
 use crate::trace::{SessionId, Window};
 use crate::verdict::{
-    CoverageSummary, Edge, ShapeCoverage, StoryStatement, StoryTransaction, Summary, TxnId, Violation,
+    CoverageSummary, Edge, Ground, ShapeCoverage, StoryStatement, StoryTransaction, Summary, TxnId, Violation,
 };
 use pgassay_rules::Level;
 use std::collections::BTreeMap;
@@ -93,6 +93,15 @@ pub fn lost_update() -> Violation {
             ),
         ],
         initial: vec!["account(1) = (1, 100)".into()],
+        ground: Ground {
+            create: vec![
+                "CREATE TABLE account (id integer NOT NULL, balance integer, CONSTRAINT account_pkey PRIMARY KEY (id))"
+                    .into(),
+                "INSERT INTO account VALUES\n(1, 100)".into(),
+            ],
+            drop: vec!["DROP TABLE account".into()],
+            ..Ground::default()
+        },
         story: "t1 and t2 both read account(1) = 100.\n\
                 t1 wrote 110 and committed; t2, waiting for the row, then wrote 120 over it.\n\
                 t2's 120 was computed from 100: the deposit of t1 is lost.\n\
@@ -160,6 +169,15 @@ pub fn write_skew() -> Violation {
             "doctors(alice) = (alice, t)".into(),
             "doctors(bob) = (bob, t)".into(),
         ],
+        ground: Ground {
+            create: vec![
+                "CREATE TABLE doctors (name text NOT NULL, on_call boolean, CONSTRAINT doctors_pkey PRIMARY KEY (name))"
+                    .into(),
+                "INSERT INTO doctors VALUES\n('alice', true),\n('bob', true)".into(),
+            ],
+            drop: vec!["DROP TABLE doctors".into()],
+            ..Ground::default()
+        },
         story: "t1 and t2 each counted two doctors on call.\n\
                 t1 took alice off, t2 took bob off, and both committed.\n\
                 Whoever came second must have counted one."

@@ -59,9 +59,7 @@ pub enum BadScript {
 /// The header, what the story starts from, and its steps in the order they were sent.
 pub fn write(violation: &Violation) -> String {
     let mut out = String::from("-- Replays the steps of a violation in the order in which they were sent.\n");
-    out.push_str(
-        "-- Run it with: pgassay replay FILE --upstream postgresql://user@host/a-copy-of-your-database\n",
-    );
+    out.push_str("-- Run it with: pgassay replay FILE --upstream postgresql://user@host/an-empty-database\n");
     let _ = writeln!(
         out,
         "-- violation: {}\n-- rule: {}\n-- level: {}",
@@ -71,14 +69,7 @@ pub fn write(violation: &Violation) -> String {
         let _ = writeln!(out, "--   {}", one_line(line));
     }
     out.push('\n');
-    if !violation.initial.is_empty() {
-        out.push_str("-- It started from these rows. Bring them about with lines such as\n");
-        out.push_str("-- setup: INSERT INTO account VALUES (1, 100);\n");
-        for row in &violation.initial {
-            let _ = writeln!(out, "--   {}", one_line(row));
-        }
-        out.push('\n');
-    }
+    start(&mut out, violation);
     for step in steps::of(violation) {
         let name = &violation.transactions[step.transaction].name;
         let _ = writeln!(out, "{name}: {};", indent(&inline(&step.sql, &step.parameters)));
@@ -96,7 +87,33 @@ pub fn write(violation: &Violation) -> String {
     for right in &violation.expected {
         let _ = writeln!(out, "-- right: {}", one_line(right));
     }
+    for sql in &violation.ground.drop {
+        let _ = writeln!(out, "cleanup: {};", indent(sql));
+    }
     out
+}
+
+/// What has to be there before the first step.
+fn start(out: &mut String, violation: &Violation) {
+    let ground = &violation.ground;
+    if ground.create.is_empty() {
+        out.push_str("-- What it started from is not known: run it on a copy of your database, or write lines such as\n");
+        out.push_str("-- setup: INSERT INTO account VALUES (1, 100);\n");
+    } else {
+        out.push_str("-- It started from this, on an empty database:\n");
+    }
+    for remark in &ground.remarks {
+        let _ = writeln!(out, "-- (!) {}", one_line(remark));
+    }
+    for sql in &ground.create {
+        let _ = writeln!(out, "setup: {};", indent(sql));
+    }
+    out.push('\n');
+    for (transaction, settings) in violation.transactions.iter().zip(&ground.settings) {
+        for sql in settings {
+            let _ = writeln!(out, "{}: {sql};", transaction.name);
+        }
+    }
 }
 
 /// Reads a script back.
@@ -204,7 +221,7 @@ pub fn inline(sql: &str, parameters: &[String]) -> String {
             let digits = sql[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
             let number: usize = sql[at + 1..at + 1 + digits].parse().unwrap_or(0);
             match number.checked_sub(1).and_then(|n| parameters.get(n)) {
-                Some(value) => out.push_str(&literal(value)),
+                Some(value) => out.push_str(&parameter(value)),
                 None => out.push_str(&sql[at..at + 1 + digits]),
             }
             at += 1 + digits;
@@ -250,13 +267,22 @@ fn opaque(sql: &str, at: usize) -> Option<usize> {
     }
 }
 
-/// A value as a literal of unknown type, as a parameter in text form is.
-fn literal(value: &str) -> String {
-    if value == "NULL" {
-        "NULL".to_owned()
-    } else {
-        format!("'{}'", value.replace('\'', "''"))
+/// A parameter as a literal of unknown type, as it is in text form.
+fn parameter(value: &str) -> String {
+    match value {
+        "NULL" => "NULL".to_owned(),
+        known => literal(known),
     }
+}
+
+/// A text as a literal of unknown type. Lines of a script must stay lines, so a line break is written as an escape.
+pub fn literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    if doubled.contains(['\n', '\r']) {
+        let escaped = doubled.replace('\\', "\\\\");
+        return format!("E'{}'", escaped.replace('\n', "\\n").replace('\r', "\\r"));
+    }
+    format!("'{doubled}'")
 }
 
 #[cfg(test)]
@@ -278,6 +304,8 @@ mod tests {
         assert_eq!(
             lines,
             [
+                "setup: CREATE TABLE account (id integer NOT NULL, balance integer, CONSTRAINT account_pkey PRIMARY KEY (id))",
+                "setup: INSERT INTO account VALUES\n(1, 100)",
                 "t1: BEGIN ISOLATION LEVEL READ COMMITTED",
                 "t1: SELECT balance FROM account WHERE id = '1'",
                 "t2: BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -286,9 +314,10 @@ mod tests {
                 "t2: UPDATE account SET balance = '120' WHERE id = '1'",
                 "t1: COMMIT",
                 "t2: COMMIT",
+                "cleanup: DROP TABLE account",
             ]
         );
-        assert_eq!(script.commands[3].answered.as_deref(), Some("100"));
+        assert_eq!(script.commands[5].answered.as_deref(), Some("100"));
     }
 
     #[test]
@@ -297,7 +326,7 @@ mod tests {
         told.transactions[0].statements[0].sql = "SELECT balance\nFROM account\nWHERE id = $1".into();
         let script = read(&write(&told)).unwrap();
         assert_eq!(
-            script.commands[1].sql,
+            script.commands[3].sql,
             "SELECT balance\nFROM account\nWHERE id = '1'"
         );
     }
@@ -310,6 +339,8 @@ mod tests {
             "select 'a''b', '$1', \"$1\", x$1 -- $1\n, NULL, $3, $$ $1 $$"
         );
         assert_eq!(inline("select '€$1', $1", &values), "select '€$1', 'a''b'");
+        let lines = ["a\nb\\c".to_owned()];
+        assert_eq!(inline("select $1", &lines), "select E'a\\nb\\\\c'");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::brief;
 use super::script::inline;
 use super::steps;
 use super::text::one_line;
+use crate::trace::lex::{Kind, tokens};
 use crate::verdict::Violation;
 use std::fmt::Write;
 
@@ -15,11 +16,19 @@ pub fn write(violation: &Violation) -> String {
     for line in brief::of(violation).lines() {
         let _ = writeln!(out, "# {}", one_line(line));
     }
-    out.push_str("\nsetup\n{\n");
-    for row in &violation.initial {
-        let _ = writeln!(out, "  -- starts from {}", one_line(row));
+    let ground = &violation.ground;
+    for remark in &ground.remarks {
+        let _ = writeln!(out, "# (!) {}", one_line(remark));
     }
-    out.push_str("  SELECT 1;\n}\n");
+    // The tester sends a block as one query: each statement gets its own.
+    out.push('\n');
+    for sql in &ground.create {
+        let _ = writeln!(out, "setup {{ {}; }}", block(sql));
+    }
+    if !ground.drop.is_empty() {
+        let drops: Vec<String> = ground.drop.iter().map(|sql| block(sql) + ";").collect();
+        let _ = writeln!(out, "teardown {{ {} }}", drops.join(" "));
+    }
     let all = steps::of(violation);
     let name = |index: usize| identifier(&violation.transactions[index].name);
     let mut order = Vec::new();
@@ -34,7 +43,11 @@ pub fn write(violation: &Violation) -> String {
         order.push(label);
     }
     for (index, steps) in blocks.iter().enumerate() {
-        let _ = write!(out, "\nsession {}\n{steps}", name(index));
+        let _ = writeln!(out, "\nsession {}", name(index));
+        if let Some(settings) = ground.settings.get(index).filter(|settings| !settings.is_empty()) {
+            let _ = writeln!(out, "setup {{ {}; }}", settings.join("; "));
+        }
+        out.push_str(steps);
     }
     let _ = writeln!(out, "\npermutation {}", order.join(" "));
     let _ = writeln!(out, "\n# answered: {}", one_line(&violation.observed));
@@ -44,10 +57,40 @@ pub fn write(violation: &Violation) -> String {
     out
 }
 
-/// The tester's lexer ends a block at the first `}`, even inside a literal: such statements are cut
-/// into pieces of text that never hold one.
+/// The tester's lexer ends a block at the first `}`, even inside a literal: there it is written as an escape.
 fn block(sql: &str) -> String {
-    sql.replace('}', "'||chr(125)||'").trim().to_owned()
+    let mut out = String::with_capacity(sql.len());
+    let mut end = 0;
+    for token in tokens(sql) {
+        // Comments lie between tokens; only they can hold one there.
+        out.push_str(&sql[end..token.place.start].replace('}', ")"));
+        out.push_str(&without_brace(&sql[token.place.clone()], token.kind));
+        end = token.place.end;
+    }
+    out.push_str(&sql[end..].replace('}', ")"));
+    out.trim().to_owned()
+}
+
+/// The same token without a closing brace.
+fn without_brace(token: &str, kind: Kind) -> String {
+    if !token.contains('}') {
+        return token.to_owned();
+    }
+    match kind {
+        Kind::String | Kind::QuotedName if token.starts_with(['\'', '"']) => {
+            let escaped = token.replace('\\', "\\\\").replace('}', "\\007D");
+            format!("U&{escaped}")
+        }
+        Kind::String if token.starts_with(['E', 'e']) => token.replace('}', "\\x7D"),
+        Kind::String => token.replace('}', "\\007D"),
+        Kind::Dollar => {
+            let tag = token[1..].find('$').map_or(0, |at| at + 2);
+            let inner = token.get(tag..token.len().saturating_sub(tag)).unwrap_or("");
+            let escaped = inner.replace('\\', "\\\\").replace('\'', "''");
+            format!("E'{}'", escaped.replace('}', "\\x7D"))
+        }
+        _ => token.replace('}', ")"),
+    }
 }
 
 /// The tester's identifiers.
@@ -61,6 +104,20 @@ fn identifier(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::sample;
+
+    #[test]
+    fn a_closing_brace_is_escaped_wherever_it_stands() {
+        for (sql, wanted) in [
+            ("select '{1,2}'::int[]", r"select U&'{1,2\007D'::int[]"),
+            (r"select 'a\b}'", r"select U&'a\\b\007D'"),
+            (r"select E'a\n}'", r"select E'a\n\x7D'"),
+            ("select \"a}b\"", "select U&\"a\\007Db\""),
+            ("select $x$it's }$x$", r"select E'it''s \x7D'"),
+            ("select 1 /* } */", "select 1 /* ) */"),
+        ] {
+            assert_eq!(block(sql), wanted);
+        }
+    }
 
     #[test]
     fn one_step_per_request_and_one_permutation() {

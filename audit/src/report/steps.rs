@@ -9,6 +9,7 @@
 //!   - a BEGIN or COMMIT that the story already spells out is not added a second time; what it said is not worth
 //!     showing unless it is not what everybody expects.
 
+use crate::trace::lex::statements;
 use crate::trace::{Nanos, Window};
 use crate::verdict::{StoryTransaction, Violation};
 use pgassay_rules::Level;
@@ -58,7 +59,11 @@ pub fn of(violation: &Violation) -> Vec<Step> {
         let mut own = of_transaction(index, transaction);
         for step in &mut own {
             if let Act::Statement(n) = step.act {
-                step.culprit = violation.culprits.contains(&(index, n));
+                // A query of several statements stands for all of them.
+                let same = |s: &usize| transaction.statements[*s].window.sent == step.window.sent;
+                let rest = (n + 1..transaction.statements.len()).take_while(same);
+                let mut own = std::iter::once(n).chain(rest.filter(|_| statements(&step.sql).len() > 1));
+                step.culprit = own.any(|s| violation.culprits.contains(&(index, s)));
                 step.act = step.plain_act().unwrap_or(step.act);
             }
         }
@@ -108,7 +113,7 @@ pub fn sql_level(level: Level) -> &'static str {
 }
 
 fn of_transaction(index: usize, transaction: &StoryTransaction) -> Vec<Step> {
-    let mut steps: Vec<Step> = transaction
+    let steps: Vec<Step> = transaction
         .statements
         .iter()
         .enumerate()
@@ -122,7 +127,8 @@ fn of_transaction(index: usize, transaction: &StoryTransaction) -> Vec<Step> {
             culprit: false,
         })
         .collect();
-    if is_autocommit(transaction) {
+    let mut steps = as_sent(steps);
+    if is_autocommit(transaction, &steps) {
         return steps;
     }
     let first = steps.first().map_or(0, |step| step.window.sent);
@@ -154,9 +160,28 @@ fn made(transaction: usize, act: Act, sql: String, window: Window) -> Step {
     }
 }
 
-/// One statement whose own request carried the commit: the commit was asked for before its answer was there.
-fn is_autocommit(transaction: &StoryTransaction) -> bool {
-    let [only] = transaction.statements.as_slice() else {
+/// One query may hold several statements, each with its own answer: it was sent once.
+fn as_sent(steps: Vec<Step>) -> Vec<Step> {
+    let mut sent: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps {
+        match sent.last_mut() {
+            Some(last)
+                if last.sql == step.sql
+                    && last.window.sent == step.window.sent
+                    && statements(&step.sql).len() > 1 =>
+            {
+                last.answer = format!("{}; {}", last.answer, step.answer);
+                last.window.done = last.window.done.max(step.window.done);
+            }
+            _ => sent.push(step),
+        }
+    }
+    sent
+}
+
+/// One request that carried the commit: the commit was asked for before its answer was there.
+fn is_autocommit(transaction: &StoryTransaction, steps: &[Step]) -> bool {
+    let [only] = steps else {
         return false;
     };
     !begins(&only.sql)
@@ -165,11 +190,18 @@ fn is_autocommit(transaction: &StoryTransaction) -> bool {
             .is_some_and(|commit| commit.sent < only.window.done)
 }
 
+/// Whether one of the statements begins a transaction.
 fn begins(sql: &str) -> bool {
-    matches!(first_word(sql).as_str(), "begin" | "start")
+    let mut all = statements(sql).into_iter();
+    all.any(|one| matches!(first_word(one).as_str(), "begin" | "start"))
 }
 
+/// Whether one of the statements ends it.
 fn ends(sql: &str) -> bool {
+    statements(sql).into_iter().any(one_ends)
+}
+
+fn one_ends(sql: &str) -> bool {
     let word = first_word(sql);
     let to_savepoint = sql
         .to_ascii_lowercase()
@@ -239,6 +271,26 @@ mod tests {
             lines(&violation),
             ["t1 begin isolation level serializable", "t1 rollback"]
         );
+    }
+
+    #[test]
+    fn a_query_of_several_statements_is_sent_once() {
+        let mut violation = sample::lost_update();
+        violation.transactions.truncate(1);
+        let told = &mut violation.transactions[0];
+        let window = told.statements[0].window;
+        for (statement, answer) in told.statements.iter_mut().zip(["SET", "BEGIN"]) {
+            statement.sql = "set search_path = 'a;b'; begin".into();
+            statement.window = window;
+            statement.answer = answer.into();
+        }
+        violation.culprits = vec![(0, 1)];
+        assert_eq!(
+            lines(&violation),
+            ["t1 set search_path = 'a;b'; begin", "t1 COMMIT"]
+        );
+        let first = of(&violation).remove(0);
+        assert_eq!((first.answer.as_str(), first.culprit), ("SET; BEGIN", true));
     }
 
     #[test]

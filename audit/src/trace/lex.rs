@@ -43,6 +43,21 @@ pub fn tokens(text: &str) -> Tokens<'_> {
     Tokens { text, at: 0 }
 }
 
+/// The single statements of a text that may hold several, split where a semicolon stands outside of everything.
+pub fn statements(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for token in tokens(text) {
+        if &text[token.place.clone()] == ";" {
+            found.push(text[start..token.place.start].trim());
+            start = token.place.end;
+        }
+    }
+    found.push(text[start..].trim());
+    found.retain(|statement| !statement.is_empty());
+    found
+}
+
 /// What a statement may do to the transaction it runs in, judged by its first words only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {

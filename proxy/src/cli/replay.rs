@@ -2,14 +2,18 @@
 //! whether the violation showed again.
 //!
 //! A step is sent when the one before it was answered, or waits for a lock (as isolationtester does it).
-//! Exit codes: 0 it did not show, 1 it did, 2 the script or the database cannot be used.
+//! The script makes what it needs first (`setup:`), in one transaction and past the proxy, which then reads it as it
+//! reads any database at start; in the end it takes it away (`cleanup:`). Exit codes: 0 it did not show, 1 it did, 2 the script or the database cannot be used.
 
-use super::{Usage, report, run::without_password};
-use crate::config::Config;
+use super::run::{server_programs, without_password};
+use super::{Usage, report};
+use crate::config::{Config, Writers};
 use crate::serve::Running;
+use crate::throwaway::Throwaway;
 use anyhow::Context;
 use pgassay_audit::report::script::{self, Command, Script};
 use pgassay_audit::report::text::{self, Paint};
+use pgassay_audit::trace::lex;
 use pgassay_audit::verdict::{Summary, Violation};
 use pgassay_rules::Level;
 use std::collections::BTreeMap;
@@ -23,9 +27,15 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 pub struct Args {
     /// What `pgassay explain --format script` printed, perhaps edited
     script: PathBuf,
-    /// A database where the script may do its work: never the one that matters
-    #[arg(long, value_name = "URI")]
-    upstream: String,
+    /// An empty database where the script may do its work: never the one that matters
+    #[arg(long, value_name = "URI", required_unless_present = "postgres")]
+    upstream: Option<String>,
+    /// Start a throw-away server: a major version, a directory of programs, or «any»
+    #[arg(long, value_name = "VERSION_OR_PATH", conflicts_with = "upstream")]
+    postgres: Option<String>,
+    /// Leave out «setup:» and «cleanup:»: the database holds what the story needs, it is a copy of yours
+    #[arg(long)]
+    no_setup: bool,
     /// The level to judge at (default: the one in the script)
     #[arg(long, value_name = "LEVEL")]
     claim: Option<String>,
@@ -43,12 +53,26 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     let name = args.script.display().to_string();
     let text = std::fs::read_to_string(&args.script)
         .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
-    let script = script::read(&text).map_err(|error| Usage(format!("{name}: {error}")))?;
+    let mut script = script::read(&text).map_err(|error| Usage(format!("{name}: {error}")))?;
     let claim: Option<Level> = match &args.claim {
         Some(text) => Some(text.parse().map_err(|error| Usage(format!("--claim: {error}")))?),
         None => script.level,
     };
-    config.upstream = args.upstream;
+    if args.no_setup {
+        script.commands.retain(|command| Part::of(command) == Part::Steps);
+    }
+    let server = match &args.postgres {
+        Some(which) => {
+            Some(Throwaway::start_from(&server_programs(which)?, &[]).context("the throw-away server")?)
+        }
+        None => None,
+    };
+    let given = server.as_ref().map(Throwaway::uri).or(args.upstream);
+    config.upstream = given.unwrap_or(config.upstream);
+    config.side.enabled = true;
+    config.side.uri = None;
+    // The script is alone with its database.
+    config.audit.writers = Writers::Exclusive;
     config.listen = vec!["127.0.0.1:0".to_owned()];
     config.admin.listen = None;
     config.audit.claim = claim.map(|level| level.name().to_owned());
@@ -84,16 +108,18 @@ fn shown<'a>(script: &Script, summary: &'a Summary) -> Option<&'a Violation> {
 }
 
 fn once(script: &Script, config: &Config, paint: Paint) -> anyhow::Result<Summary> {
-    let running = Running::start(config.clone())?;
-    let port = running.port().context("the proxy has no port")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
+    runtime.block_on(set_up(script, config, paint))?;
+    let running = Running::start(config.clone())?;
+    let port = running.port().context("the proxy has no port")?;
     let played = runtime.block_on(play(script, config, port, paint));
-    runtime.shutdown_timeout(Duration::from_secs(2));
     let live = running.stop();
-    played?;
+    let cleaned = runtime.block_on(clean_up(script, config, paint));
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    played.and(cleaned)?;
     Ok(live.summary())
 }
 
@@ -107,19 +133,8 @@ struct Session {
 async fn play(script: &Script, config: &Config, port: u16, paint: Paint) -> anyhow::Result<()> {
     let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
     let watcher = connect(config, port).await?;
-    let place = |name: &str| match name {
-        "setup" => 0,
-        "cleanup" => 2,
-        _ => 1,
-    };
-    let mut commands: Vec<&Command> = script.commands.iter().collect();
-    commands.sort_by_key(|command| place(&command.session));
-    let mut part = 0;
+    let commands: Vec<&Command> = Part::Steps.in_script(script).collect();
     for (index, command) in commands.iter().enumerate() {
-        if place(&command.session) != part {
-            part = place(&command.session);
-            finish_all(&mut sessions, &commands, paint).await?;
-        }
         if !sessions.contains_key(&command.session) {
             let client = connect(config, port).await?;
             let backend = client.query_one("select pg_backend_pid()", &[]).await?.get(0);
@@ -138,6 +153,73 @@ async fn play(script: &Script, config: &Config, port: u16, paint: Paint) -> anyh
         wait(session, &watcher, &commands, paint).await?;
     }
     finish_all(&mut sessions, &commands, paint).await
+}
+
+/// All of it or nothing: what a script could not make it must not take away.
+async fn set_up(script: &Script, config: &Config, paint: Paint) -> anyhow::Result<()> {
+    let mut commands = Part::Setup.in_script(script).peekable();
+    if commands.peek().is_none() {
+        return Ok(());
+    }
+    let client = past_the_proxy(config).await?;
+    client.batch_execute("BEGIN").await?;
+    for command in commands {
+        let answered = answer(&client, &command.sql).await;
+        say(command, &answered, paint);
+        if answered.starts_with("ERROR") {
+            client.batch_execute("ROLLBACK").await?;
+            let hint = match answered.contains("already exists") {
+                true => {
+                    "; name an empty database, or leave it out with --no-setup if the database holds what the story needs"
+                }
+                false => "",
+            };
+            return Err(Usage(format!("line {}: {answered}{hint}", command.line)).into());
+        }
+    }
+    client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+async fn clean_up(script: &Script, config: &Config, paint: Paint) -> anyhow::Result<()> {
+    let mut commands = Part::Cleanup.in_script(script).peekable();
+    if commands.peek().is_none() {
+        return Ok(());
+    }
+    let client = past_the_proxy(config).await?;
+    for command in commands {
+        say(command, &answer(&client, &command.sql).await, paint);
+    }
+    Ok(())
+}
+
+async fn past_the_proxy(config: &Config) -> Result<Client, Usage> {
+    let cannot = |error: anyhow::Error| {
+        let upstream = without_password(&config.upstream);
+        Usage(format!("{upstream} cannot be used: {error:#}"))
+    };
+    crate::side::connect(config).await.map_err(cannot)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Setup,
+    Steps,
+    Cleanup,
+}
+
+impl Part {
+    fn of(command: &Command) -> Part {
+        match command.session.as_str() {
+            "setup" => Part::Setup,
+            "cleanup" => Part::Cleanup,
+            _ => Part::Steps,
+        }
+    }
+
+    fn in_script(self, script: &Script) -> impl Iterator<Item = &Command> {
+        script.commands.iter().filter(move |c| Part::of(c) == self)
+    }
 }
 
 async fn connect(config: &Config, port: u16) -> anyhow::Result<Client> {
@@ -255,9 +337,10 @@ async fn answer(client: &Client, sql: &str) -> String {
             };
         }
     };
+    let mut statements = lex::statements(sql).into_iter();
+    let mut answers = Vec::new();
     let mut rows = Vec::new();
     let mut has_columns = false;
-    let mut count = 0;
     for message in &messages {
         match message {
             SimpleQueryMessage::Row(row) => {
@@ -265,18 +348,20 @@ async fn answer(client: &Client, sql: &str) -> String {
                 rows.push(format!("({})", cells.collect::<Vec<_>>().join(", ")));
             }
             SimpleQueryMessage::RowDescription(_) => has_columns = true,
-            SimpleQueryMessage::CommandComplete(n) => count = *n,
+            SimpleQueryMessage::CommandComplete(count) => {
+                let words = statements.next().unwrap_or("").split_whitespace().next();
+                let verb = words.unwrap_or("").to_ascii_uppercase();
+                answers.push(match verb.as_str() {
+                    _ if !rows.is_empty() => std::mem::take(&mut rows).join(" "),
+                    _ if has_columns => "no rows".to_owned(),
+                    "INSERT" => format!("INSERT 0 {count}"),
+                    "UPDATE" | "DELETE" | "MERGE" => format!("{verb} {count}"),
+                    _ => verb,
+                });
+                has_columns = false;
+            }
             _ => {}
         }
     }
-    if !rows.is_empty() {
-        return rows.join(" ");
-    }
-    let verb = sql.split_whitespace().next().unwrap_or("").to_ascii_uppercase();
-    match verb.as_str() {
-        _ if has_columns => "no rows".to_owned(),
-        "INSERT" => format!("INSERT 0 {count}"),
-        "UPDATE" | "DELETE" | "MERGE" => format!("{verb} {count}"),
-        _ => verb,
-    }
+    answers.join("; ")
 }

@@ -136,7 +136,7 @@ fn template(text: &str) -> Result<(String, String), Usage> {
 }
 
 /// The directory with `initdb` and `postgres`.
-fn server_programs(which: &str) -> Result<PathBuf, Usage> {
+pub fn server_programs(which: &str) -> Result<PathBuf, Usage> {
     let has_server = |dir: &Path| dir.join("initdb").is_file() && dir.join("postgres").is_file();
     if which == "any" {
         return throwaway::find_bin().map_err(|error| Usage(format!("{error:#}")));

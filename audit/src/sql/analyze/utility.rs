@@ -372,6 +372,12 @@ impl Analyzer<'_> {
                         _ => option_text(Some(node)),
                     })
                     .collect();
+                // Each value of a list of names is one name, exactly as it stands (flatten_set_variable_args).
+                let quoted = |value: String| match name.as_str() {
+                    "search_path" => format!("\"{}\"", value.replace('"', "\"\"")),
+                    _ => value,
+                };
+                let values = values.map(|values| values.into_iter().map(quoted).collect::<Vec<_>>());
                 let value = values.map(|values| values.join(", "));
                 Ok(Kind::Set {
                     name,
