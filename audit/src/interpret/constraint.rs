@@ -114,14 +114,9 @@ impl<'r, 'a> Batch<'r, 'a> {
                     "23502",
                     format!("null value in column \"{}\" of \"{}\"", column.name, table.name),
                 ),
-                // A default such as nextval() is never NULL.
-                Value::Unknown
-                    if column.default.is_none()
-                        && column.identity == crate::state::catalog::Identity::None =>
-                {
-                    self.run
-                        .may_fail("23502", format!("column \"{}\" may be null", column.name));
-                }
+                Value::Unknown => self
+                    .run
+                    .may_fail("23502", format!("column \"{}\" may be null", column.name)),
                 _ => {}
             }
         }

@@ -521,7 +521,7 @@ pub(super) fn is_plain(expr: &Expr) -> bool {
     match expr {
         Expr::Column { .. } | Expr::Grouped { .. } | Expr::Windowed(_) | Expr::Bound(_) => true,
         Expr::Const(value) => !value.is_null(),
-        Expr::Call { arguments, .. } => arguments.iter().all(is_plain),
+        Expr::Call { arguments, .. } | Expr::Routine { arguments, .. } => arguments.iter().all(is_plain),
         Expr::Equal { sides, .. } => is_plain(&sides.0) && is_plain(&sides.1),
         Expr::Cast { argument, .. } => is_plain(argument),
         _ => false,

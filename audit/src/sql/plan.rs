@@ -824,6 +824,7 @@ pub enum Step {
         from: Arc<Planned>,
         to: Arc<Planned>,
         by: Option<Arc<Planned>>,
+        reverse: bool,
         body: Vec<Step>,
         label: Option<String>,
     },

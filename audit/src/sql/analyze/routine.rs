@@ -389,7 +389,6 @@ impl Builder<'_, '_> {
             },
             "PLpgSQL_stmt_fori" => {
                 let name = statement["var"]["PLpgSQL_var"]["refname"].as_str().unwrap_or("");
-                let line = &statement["var"]["PLpgSQL_var"]["lineno"];
                 // Each loop has a variable of its own; only the innermost of a name can be told apart here.
                 let places: Vec<usize> = (0..self.names.names.len())
                     .filter(|place| self.names.names[*place] == name)
@@ -397,10 +396,6 @@ impl Builder<'_, '_> {
                 let Some(variable) = places.first().copied() else {
                     return unmodelled(self.reason.clone());
                 };
-                let _ = line;
-                if statement["reverse"].as_bool().unwrap_or(false) {
-                    return unmodelled(self.reason.clone());
-                }
                 let by = match statement["step"].is_object() {
                     true => Some(self.expression(text_of(&statement["step"]))?),
                     false => None,
@@ -411,6 +406,7 @@ impl Builder<'_, '_> {
                     from: self.expression(text_of(&statement["lower"]))?,
                     to: self.expression(text_of(&statement["upper"]))?,
                     by,
+                    reverse: statement["reverse"].as_bool().unwrap_or(false),
                     body: self.steps(&statement["body"])?,
                     label,
                 }
@@ -439,7 +435,7 @@ impl Builder<'_, '_> {
             "PLpgSQL_stmt_raise" => {
                 let is_error = statement["elog_level"].as_i64().unwrap_or(21) >= 21;
                 Step::Raise {
-                    sqlstate: None,
+                    sqlstate: raised(statement),
                     is_error,
                 }
             }
@@ -508,6 +504,23 @@ impl Builder<'_, '_> {
             return unmodelled(reason);
         }
         Ok(Arc::new(planned))
+    }
+}
+
+/// The SQLSTATE that a RAISE says, where it says it plainly.
+fn raised(statement: &Json) -> Option<String> {
+    let options = statement["options"].as_array();
+    if options.is_some_and(|options| !options.is_empty()) {
+        return None;
+    }
+    match statement["condname"].as_str() {
+        Some(code) => {
+            let is_code =
+                code.len() == 5 && code.chars().all(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
+            is_code.then(|| code.to_owned())
+        }
+        // RAISE alone tells an error again.
+        None => statement["message"].is_string().then(|| "P0001".to_owned()),
     }
 }
 
