@@ -314,12 +314,17 @@ impl Assembler {
         }
     }
 
-    /// Implicit transactions whose group has ended before `at`.
+    /// Implicit transactions whose group was sent before `at`: a group is recorded as a whole when it has ended, and
+    /// whoever ended before `at` may have met it, even if its own end came later.
     fn close_groups(&mut self, at: Nanos, out: &mut Vec<Assembled>) {
+        let is_due = |open: &Open| {
+            let sent = open.steps.first().map_or(open.ready.sent, |s| s.seen.window.sent);
+            !open.explicit && sent < at
+        };
         let mut due: Vec<SessionId> = self
             .sessions
             .iter()
-            .filter(|(_, s)| s.open.as_ref().is_some_and(|o| !o.explicit && o.ready.done < at))
+            .filter(|(_, s)| s.open.as_ref().is_some_and(is_due))
             .map(|(id, _)| *id)
             .collect();
         due.sort();
@@ -470,4 +475,44 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         steps: open.steps,
         end,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Answer, Protocol};
+
+    fn statement(text: &str, sent: Nanos, done: Nanos) -> Record {
+        Record::Statement(Box::new(Observation {
+            session: SessionId(1),
+            seq: 0,
+            text: text.into(),
+            part: 0,
+            protocol: Protocol::Extended,
+            parameters: Vec::new(),
+            window: Window::new(sent, done),
+            outcome: Outcome::Answer(Answer::default()),
+            before: Status::Idle,
+            after: Status::Idle,
+            group: 1,
+            ready: Window::new(sent, done),
+        }))
+    }
+
+    /// Somebody who ended at 90 may have seen what it wrote: it must be known when he is judged.
+    #[test]
+    fn a_group_that_was_sent_before_a_mark_is_known_with_it() {
+        let mut assembler = Assembler::default();
+        let mut out = Vec::new();
+        assembler.take(statement("insert into t values (1)", 50, 100), &mut out);
+        assembler.take(statement("select 1", 50, 100), &mut out);
+        assembler.take(Record::Mark { at: 40 }, &mut out);
+        assert!(out.is_empty(), "more of it may come");
+        assembler.take(Record::Mark { at: 95 }, &mut out);
+        let [Assembled::Ended(txn)] = out.as_slice() else {
+            panic!("{} were assembled", out.len())
+        };
+        assert_eq!(txn.steps.len(), 2);
+        assert_eq!(txn.end, End::Committed(Window::new(50, 100)));
+    }
 }
