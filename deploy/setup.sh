@@ -136,9 +136,9 @@ install_wanted() {
   fi
   quiet_services
   say "apt-get update"
-  retry as_root apt-get update -qq || fail "«apt-get update» failed three times: is the network there?"
+  retry as_root apt-get update -qq -o DPkg::Lock::Timeout=300 || fail "«apt-get update» failed three times: is the network there?"
   say "apt-get install ${wanted[*]}"
-  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends \
     "${wanted[@]}" >"$log" 2>&1 || {
     tail -n 20 "$log" >&2
     fail "apt-get could not install: ${wanted[*]}"

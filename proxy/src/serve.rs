@@ -29,6 +29,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 
+/// How long sessions that were told to end may take to say so to their clients.
+const FAREWELL: Duration = Duration::from_secs(10);
 /// How often files are looked at for changes.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
@@ -76,6 +78,9 @@ impl Running {
         let admin = runtime.block_on(admin::start(live.clone()))?;
         // Clients wait for the snapshot rather than overlap it; it is bounded in time.
         if let Some(record) = runtime.block_on(side::prepare(&config)) {
+            let _ = recording.inbox.send(record);
+        }
+        if let Some(record) = side::settled(&config) {
             let _ = recording.inbox.send(record);
         }
         runtime.spawn(side::watch(live.clone(), recording.inbox.clone()));
@@ -151,7 +156,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.drain.now();
-        let deadline = Instant::now() + Duration::from_secs(3);
+        let deadline = Instant::now() + FAREWELL;
         while self.live.connections_open.load(Relaxed) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -74,23 +74,27 @@ pub async fn prepare(config: &Config) -> Option<Record> {
     }
 }
 
-/// Watches for foreign writers for as long as the proxy lives.
-pub async fn watch(live: Arc<Live>, inbox: crossbeam_channel::Sender<Record>) {
-    let config = live.config.load_full();
-    let fixed = match config.audit.writers {
-        Writers::Auto if config.side.enabled => None,
-        Writers::Exclusive => Some((true, Vec::new())),
-        Writers::Auto | Writers::Shared => Some((
+/// What is known of foreign writers without looking for them: to be told before the first client is let in.
+pub fn settled(config: &Config) -> Option<Record> {
+    let (exclusive, seen) = match config.audit.writers {
+        Writers::Auto if config.side.enabled => return None,
+        Writers::Exclusive => (true, Vec::new()),
+        Writers::Auto | Writers::Shared => (
             false,
             vec!["nobody looked (audit.writers, side.enabled)".to_owned()],
-        )),
+        ),
     };
-    if let Some((exclusive, seen)) = fixed {
-        let _ = inbox.send(Record::Writers {
-            at: clock::now(),
-            exclusive,
-            seen,
-        });
+    Some(Record::Writers {
+        at: clock::now(),
+        exclusive,
+        seen,
+    })
+}
+
+/// Watches for foreign writers for as long as the proxy lives, where that is not settled.
+pub async fn watch(live: Arc<Live>, inbox: crossbeam_channel::Sender<Record>) {
+    let config = live.config.load_full();
+    if settled(&config).is_some() {
         return;
     }
     let mut watch = Watch::default();

@@ -8,7 +8,7 @@ use crate::record::server;
 use crate::report::{Plot, Table, short};
 use anyhow::Context;
 use bytes::Bytes;
-use pgassay::config::Config;
+use pgassay::config::{Config, Writers};
 use pgassay::serve::Running;
 use pgassay::throwaway::uri;
 use pgassay_audit::trace::journal::{Options as JournalOptions, Reader, Writer};
@@ -85,8 +85,9 @@ fn record_transfers(bench: &Bench, k: u64, journal: &Path) -> anyhow::Result<()>
     config.side.uri = Some(server.uri());
     config.journal.dir = Some(journal.to_owned());
     config.admin.listen = None;
+    // Nobody else knows of this server, whoever may still be listed there.
+    config.audit.writers = Writers::Exclusive;
     let proxy = Running::start(config)?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
     let target = uri(proxy.port().context("the proxy has no TCP port")?);
     bench.runtime.block_on(async {
         let client = connect(&target).await?;

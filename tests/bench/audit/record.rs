@@ -225,7 +225,7 @@ impl Recorded {
 
 /// Waits until the side connection has read the initial state, so that its work is not in the run.
 pub fn settle(proxy: &Running) {
-    let patience = Instant::now() + Duration::from_secs(10);
+    let patience = Instant::now() + Duration::from_secs(120);
     while Instant::now() < patience {
         if proxy
             .live
