@@ -17,10 +17,14 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
+use pgassay_rules::profile::RealTime;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
 const SERIAL_MEMBERS_MAX: usize = 10;
+
+/// The first commit of a trace: while it is open, none has been forgotten.
+const FIRST: CommitId = CommitId(1);
 
 pub enum Confirmed {
     /// No order explains it. The differences met, each with its member and step.
@@ -120,7 +124,14 @@ fn close(
     decide: impl Fn(&Case<'_>) -> Decision,
 ) -> Confirmed {
     loop {
-        let start: Nanos = members.iter().map(|m| m.txn.sent()).min().unwrap_or(0);
+        // A snapshot that may be older than its statement may have seen any state since the trace began; those that
+        // are forgotten cannot be ruled out.
+        let any_earlier = members.iter().any(|m| m.rules.real_time == RealTime::AnyEarlier);
+        if any_earlier && world.order.settled() > FIRST {
+            return Confirmed::Unknown("older_states_forgotten");
+        }
+        let first = members.iter().map(|m| m.txn.sent()).min();
+        let start: Nanos = first.filter(|_| !any_earlier).unwrap_or(0);
         let base = Base {
             store: &world.store,
             order: &world.order,

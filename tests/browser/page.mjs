@@ -146,6 +146,19 @@ try {
     await page.locator("#shown svg.story .edge.rw").first().waitFor();
     await holds(() => page.url().endsWith("#/editor/verdict/write_skew"));
   });
+  await step("editor-profiles", async () => {
+    // A standby may lag, and of the paper's levels only the strict ones promise real time.
+    await page.getByLabel("Example").selectOption("verdict/stale_read");
+    await page.locator('[data-level="read-committed"]', { hasText: "stale read" }).waitFor();
+    await page.getByLabel("Levels of").selectOption("postgres-standby");
+    await page.locator('[data-level="read-committed"]', { hasText: "allowed" }).waitFor();
+    await page.getByLabel("Levels of").selectOption("paper");
+    await page.locator('[data-level="strict-si"]', { hasText: "stale read" }).waitFor();
+    await page.locator('[data-level="si"]', { hasText: "allowed" }).waitFor();
+    await holds(async () => (await page.locator("[data-level]").count()) === 5, "five levels");
+    await page.getByLabel("Levels of").selectOption("postgres");
+    await page.locator('[data-level="serializable"]', { hasText: "stale read" }).waitFor();
+  });
   await step("editor-upload", async () => {
     await page.getByLabel("Upload a trace").setInputFiles({ name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("a: create table k (v int)\na: insert into k values (1)\nb: select v from k => (2)\n") });
     await page.locator('[data-level="read-committed"]', { hasText: "garbage read" }).waitFor();

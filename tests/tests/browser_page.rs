@@ -60,6 +60,7 @@ async fn the_page_works_in_a_browser() {
         "wide",
         "editor",
         "editor-levels",
+        "editor-profiles",
         "editor-upload",
         "runbook-page",
         "phone-editor",

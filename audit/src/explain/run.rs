@@ -114,9 +114,9 @@ pub fn step_of(point: PointId) -> usize {
     (point.0 as usize).saturating_sub(1) / 2
 }
 
-/// Whether every statement has a snapshot of its own.
+/// Whether every statement has a snapshot of its own, or more than one.
 pub fn is_statement_level(rules: &LevelRules) -> bool {
-    rules.read_point == ReadPoint::Statement
+    rules.read_point != ReadPoint::Transaction
 }
 
 /// Where the snapshot point of a statement with this window may lie.

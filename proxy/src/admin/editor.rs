@@ -1,7 +1,7 @@
 //! The trace editor: a small trace as text, judged at every level by the engine that judges the traffic.
 //!
 //! In: a story in the language of [`pgassay_audit::script`], written by whoever sits before the page.
-//! Out: the verdict at each level, the violations with their stories, and the lines that are to blame.
+//! Out: the verdict at each level of a profile, the violations with their stories, and the lines that are to blame.
 //!
 //! Always true:
 //!   - nothing recorded is read and nothing is kept;
@@ -16,7 +16,8 @@ use axum::http::StatusCode;
 use pgassay_audit::report::{json, trace};
 use pgassay_audit::script::{self, ScriptError};
 use pgassay_audit::{Auditor, Settings};
-use pgassay_rules::{Level, anomaly};
+use pgassay_rules::anomaly;
+use pgassay_rules::profile::Profile;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,8 +31,6 @@ pub const STORY_BYTES_MAX: usize = 64 * 1024;
 /// How long a story may be thought about, and how long an answer is waited for.
 const THINK: Duration = Duration::from_secs(30);
 const WAIT: Duration = Duration::from_secs(60);
-
-const LEVELS: [Level; 3] = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
 
 /// Folders of examples, with what they are examples of.
 const GROUPS: [(&str, &str); 4] = [
@@ -91,10 +90,20 @@ fn example(folder: &str, name: &str, text: &str) -> Value {
     })
 }
 
+/// What may be promised: the built-in profiles.
+pub async fn profiles() -> Json<Value> {
+    let built_in =
+        Profile::names().filter_map(|name| Profile::named(name).ok().map(|profile| (name, profile)));
+    let told = built_in.map(|(name, profile)| json!({ "name": name, "description": profile.description }));
+    Json(told.collect())
+}
+
 /// What the page sends. JSON, so that no form of another web site can send it.
 #[derive(Debug, Deserialize)]
 pub struct Story {
     text: String,
+    /// Whose levels; PostgreSQL's if it is not said.
+    profile: Option<String>,
 }
 
 /// The verdict at every level.
@@ -110,7 +119,7 @@ pub async fn judge(
     let judged = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let until = Instant::now() + THINK;
-        std::panic::catch_unwind(AssertUnwindSafe(|| verdicts(&story.text, until)))
+        std::panic::catch_unwind(AssertUnwindSafe(|| verdicts(&story, until)))
     });
     match tokio::time::timeout(WAIT, judged).await {
         Ok(Ok(Ok(Ok(value)))) => Ok(Json(value)),
@@ -123,17 +132,23 @@ pub async fn judge(
     }
 }
 
-fn verdicts(text: &str, until: Instant) -> Result<Value, Value> {
+fn verdicts(story: &Story, until: Instant) -> Result<Value, Value> {
+    let settings = Settings {
+        profile: story.profile.clone().unwrap_or(Settings::default().profile),
+        ..Settings::default()
+    };
+    let profile = settings.validate();
+    let profile = profile.map_err(|error| json!({ "what": error.to_string() }))?;
     let bad = |error: ScriptError| json!({ "line": error.line, "what": error.what });
-    let (story, _) = script::expectations(text).map_err(bad)?;
+    let (story, _) = script::expectations(&story.text).map_err(bad)?;
     let mut levels = Vec::new();
     let mut shown = Value::Null;
-    for level in LEVELS {
+    for (level, _) in profile.levels() {
         let told = script::read(&story, level).map_err(bad)?;
         if shown.is_null() {
             shown = trace::picture(&told.records);
         }
-        let mut auditor = Auditor::new(Settings::default());
+        let mut auditor = Auditor::new(settings.clone());
         for record in told.records {
             if Instant::now() > until {
                 return Err(json!({ "what": "this story takes too long to judge; make it shorter" }));

@@ -117,6 +117,7 @@ fn router(shared: Shared) -> Router {
     let closed = recorded
         .route("/api/live", get(api::live))
         .route("/api/examples", get(editor::examples))
+        .route("/api/profiles", get(editor::profiles))
         .route("/api/judge", post(editor::judge))
         .layer(DefaultBodyLimit::max(editor::STORY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(shared.clone(), guard::admit));

@@ -71,10 +71,16 @@ pub fn is_sensible(settings: &Settings) -> Result<(), Usage> {
     match settings.claim {
         Some(level) if profile.level(level).is_none() => {
             let known: Vec<&str> = profile.levels().map(|(level, _)| level.name()).collect();
+            let has_it = |name: &&str| Profile::named(name).is_ok_and(|other| other.level(level).is_some());
+            let others: Vec<String> = Profile::names()
+                .filter(has_it)
+                .map(|name| format!("; --profile {name} has it"))
+                .collect();
             Err(Usage(format!(
-                "the profile «{}» has no level «{level}»; it has {}",
+                "the profile «{}» has no level «{level}»; it has {}{}",
                 settings.profile,
-                known.join(", ")
+                known.join(", "),
+                others.concat()
             )))
         }
         _ => Ok(()),

@@ -5,7 +5,8 @@
 import { ask, send } from "./ask.js";
 import { element, showStory, showTrace } from "./story.js";
 
-const NAMES = { "read-committed": "READ COMMITTED", "repeatable-read": "REPEATABLE READ", serializable: "SERIALIZABLE" };
+const NAMES = { "read-committed": "READ COMMITTED", "repeatable-read": "REPEATABLE READ", serializable: "SERIALIZABLE",
+  rc: "RC", si: "SI", "strict-si": "strict SI", s: "S", "strict-s": "strict S" };
 const FIRST = "verdict/lost_update", PAUSE_MS = 250, BYTES_MAX = 60_000;
 
 const HELP = [
@@ -22,11 +23,12 @@ const HELP = [
 
 // `wanted` is an example's name such as verdict/lost_update.
 export async function editorPage(root, wanted, signal) {
-  const groups = await ask("/api/examples");
+  const [groups, profiles] = await Promise.all([ask("/api/examples"), ask("/api/profiles")]);
   const stories = new Map(groups.flatMap((group) => group.stories.map((story) => [story.id, story])));
   const choose = element("select", { id: "example", "aria-label": "Example" },
     ...groups.map((group) => element("optgroup", { label: group.title }, ...group.stories.map((story) => element("option", { value: story.id }, story.name.replaceAll("_", " "))))),
     element("option", { value: "", hidden: true }, "your own"));
+  const profile = element("select", { id: "profile", "aria-label": "Levels of" }, ...profiles.map((each) => element("option", { value: each.name }, each.description)));
   const file = element("input", { type: "file", id: "upload", "aria-label": "Upload a trace", accept: ".txt,.story,text/plain" });
   const about = element("p", { class: "soft", id: "about" });
   const text = element("textarea", { id: "story", spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": "The trace", "aria-describedby": "trouble" });
@@ -36,7 +38,7 @@ export async function editorPage(root, wanted, signal) {
   const shown = element("div", { id: "shown" });
   root.append(element("h1", {}, "Trace editor"),
     element("p", { class: "soft" }, "A trace is what clients asked and what they were answered. Change a value, move a line, and see at which isolation level a correct database could still have answered like this. Nothing is executed and nothing is kept: the engine that judges the traffic judges this text."),
-    element("div", { class: "filters" }, element("label", { for: "example" }, "Example"), choose, element("label", { for: "upload" }, "or your own file"), file),
+    element("div", { class: "filters" }, element("label", { for: "example" }, "Example"), choose, element("label", { for: "upload" }, "or your own file"), file, element("label", { for: "profile" }, "Levels of"), profile),
     about,
     element("div", { class: "editor" }, element("div", { class: "page-of-text" }, numbers, text), element("div", { class: "says" }, levels, trouble, help())),
     shown);
@@ -56,7 +58,8 @@ export async function editorPage(root, wanted, signal) {
     numbers.scrollTop = text.scrollTop;
   };
   const tell = () => {
-    const now = verdict.levels.find((each) => each.level === level);
+    const now = verdict.levels.find((each) => each.level === level) ?? verdict.levels.at(-1);
+    level = now.level;
     gutter(new Set(now.lines));
     levels.replaceChildren(...verdict.levels.map((each) => card(each, each.level === level, () => { level = each.level; tell(); levels.querySelector("[aria-checked=true]").focus(); })));
     shown.replaceChildren();
@@ -77,7 +80,7 @@ export async function editorPage(root, wanted, signal) {
     levels.setAttribute("aria-busy", "true");
     for (const each of levels.children) each.classList.add("stale");
     if (!levels.childElementCount) levels.append(element("p", { class: "soft" }, "judging …"));
-    const answer = await send("/api/judge", { text: text.value });
+    const answer = await send("/api/judge", { text: text.value, profile: profile.value });
     if (turn !== asked || signal.aborted) return;
     levels.removeAttribute("aria-busy");
     if (!answer.ok) return fail(answer.said);
@@ -102,6 +105,7 @@ export async function editorPage(root, wanted, signal) {
     return judge();
   };
   choose.addEventListener("change", () => load(choose.value).catch((error) => fail({ what: error.message })));
+  profile.addEventListener("change", () => judge().catch((error) => fail({ what: error.message })));
   file.addEventListener("change", async () => {
     if (!file.files.length) return;
     text.value = await file.files[0].text();
