@@ -112,6 +112,7 @@ needs_of_tests() {
   need 'has haproxy || [ -x /usr/sbin/haproxy ]' 'haproxy' 'HAProxy, to compare with'
   need 'has strace' 'strace' 'strace, to count system calls'
   need 'has openssl' 'openssl' 'openssl, to make throw-away certificates'
+  need 'has xmllint' 'libxml2-utils' 'xmllint, to check JUnit reports against their schema'
   need 'has node' 'nodejs' 'Node.js'
   need 'has npm' 'npm' 'npm'
   need 'has javac' 'default-jdk-headless' 'a Java compiler'

@@ -47,12 +47,12 @@ fn case(rule: &str, level: Level, found: &[&Violation], gate: &Gate, judged: boo
         let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
         status
             .set_type(rule)
-            .set_message(format!("{}: {}", first.id, first.observed));
+            .set_message(legal(&format!("{}: {}", first.id, first.observed)));
         let stories: Vec<String> = counting
             .iter()
             .map(|v| text::violation(v, text::Paint::Plain))
             .collect();
-        status.set_description(stories.join("\n"));
+        status.set_description(legal(&stories.join("\n")));
         status
     } else if let Some(why) = found.first().and_then(|v| gate.pardon(v)) {
         skipped(why)
@@ -64,6 +64,11 @@ fn case(rule: &str, level: Level, found: &[&Violation], gate: &Gate, judged: boo
     let mut case = TestCase::new(rule, status);
     case.set_classname(format!("pgassay.{level}"));
     case
+}
+
+/// XML has no way to write these two down, not even as an escape; what else is illegal the writer leaves out itself.
+fn legal(text: &str) -> String {
+    text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
 fn skipped(why: &str) -> TestCaseStatus {
