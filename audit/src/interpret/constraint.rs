@@ -3,10 +3,11 @@
 //! In: the changes of one statement, in order. Out: effects, errors that the server must raise, and errors that
 //! it may raise because something is not known.
 
-use super::Effect;
 use super::run::{Fault, Frame, Outcome, Run, Scope, Slot};
-use crate::sql::plan::TableChecks;
+use super::{Effect, Touch};
+use crate::sql::plan::{Expr, TableChecks};
 use crate::state::catalog::{Action, ForeignKey, Table};
+use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
 use crate::value::compare::same;
 use crate::value::{Collation, Key, Value};
@@ -28,6 +29,8 @@ pub(super) struct Batch<'r, 'a> {
     checks: SmallVec<[(TableId, Arc<TableChecks>); 1]>,
     /// Errors that are certain; the first row that fails decides which one is raised.
     errors: Vec<(String, String)>,
+    /// The columns that the next update sets.
+    set: Option<Columns>,
     /// How many effects the statement had when this part began.
     begin: usize,
 }
@@ -37,8 +40,25 @@ struct Change {
     id: Option<RowId>,
     before: Option<Row>,
     after: Option<Row>,
+    /// The columns that an update sets, if these are known: the others are as they were, even those that nobody
+    /// knows.
+    set: Option<Columns>,
     certain: bool,
     depth: usize,
+}
+
+type Columns = SmallVec<[usize; 4]>;
+
+impl Change {
+    /// An update that leaves these columns alone.
+    fn keeps(&self, columns: &[usize]) -> bool {
+        let (Some(before), Some(after)) = (&self.before, &self.after) else {
+            return false;
+        };
+        columns.iter().all(|column| {
+            self.set.as_ref().is_some_and(|set| !set.contains(column)) || unchanged(before, after, &[*column])
+        })
+    }
 }
 
 /// Rows of one table: a list while they are few.
@@ -84,6 +104,7 @@ impl<'r, 'a> Batch<'r, 'a> {
             replaced: SmallVec::new(),
             checks: SmallVec::new(),
             errors: Vec::new(),
+            set: None,
             begin: run.effects.borrow().len(),
         }
     }
@@ -105,7 +126,7 @@ impl<'r, 'a> Batch<'r, 'a> {
                 row[*column] = self.run.eval(expr, &scope)?;
             }
         }
-        for (column, value) in table.columns.iter().zip(&row) {
+        for (place, (column, value)) in table.columns.iter().zip(&row).enumerate() {
             if !column.not_null || column.dropped {
                 continue;
             }
@@ -114,7 +135,7 @@ impl<'r, 'a> Batch<'r, 'a> {
                     "23502",
                     format!("null value in column \"{}\" of \"{}\"", column.name, table.name),
                 ),
-                Value::Unknown => self
+                Value::Unknown if !self.is_kept(place) => self
                     .run
                     .may_fail("23502", format!("column \"{}\" may be null", column.name)),
                 _ => {}
@@ -146,6 +167,11 @@ impl<'r, 'a> Batch<'r, 'a> {
         Ok(row)
     }
 
+    /// Whether the next update leaves a column as it was.
+    fn is_kept(&self, column: usize) -> bool {
+        self.set.as_ref().is_some_and(|set| !set.contains(&column))
+    }
+
     fn fail(&mut self, sqlstate: &str, why: String) {
         self.errors.push((sqlstate.to_owned(), why));
     }
@@ -158,9 +184,16 @@ impl<'r, 'a> Batch<'r, 'a> {
             id: None,
             before: None,
             after: Some(row),
+            set: None,
             certain: true,
             depth: 0,
         })
+    }
+
+    /// Says which columns the next update sets.
+    pub fn sets(&mut self, set: &[(usize, Expr)], checks: &TableChecks) {
+        let generated = checks.generated.iter().map(|(column, _)| *column);
+        self.set = Some(set.iter().map(|(column, _)| *column).chain(generated).collect());
     }
 
     pub fn update(
@@ -173,12 +206,15 @@ impl<'r, 'a> Batch<'r, 'a> {
         certain: bool,
     ) -> Outcome<usize> {
         self.remember(table, checks);
+        // A partition may number its columns in another way than its root.
+        let set = self.set.take().filter(|_| table.storage == table.id);
         let table = self.root(table)?;
         self.push(Change {
             table,
             id: Some(id),
             before: Some(before),
             after: Some(after),
+            set,
             certain,
             depth: 0,
         })
@@ -198,6 +234,7 @@ impl<'r, 'a> Batch<'r, 'a> {
             id: Some(id),
             before: Some(before),
             after: None,
+            set: None,
             certain: true,
             depth: 0,
         })
@@ -451,14 +488,11 @@ impl<'r, 'a> Batch<'r, 'a> {
         let [change] = self.changes.as_slice() else {
             return false;
         };
-        let (Some(before), Some(after)) = (&change.before, &change.after) else {
-            return false;
-        };
         change.table.storage == table.storage
             && !key.nulls_not_distinct
             && check.predicate.is_none()
             && check.expressions.is_none()
-            && unchanged(before, after, &check.columns)
+            && change.keeps(&check.columns)
     }
 
     fn unique_key(
@@ -485,10 +519,8 @@ impl<'r, 'a> Batch<'r, 'a> {
                 .iter()
                 .filter(|change| change.table.storage == table.storage)
             {
-                if let (Some(before), Some(after)) = (&change.before, &change.after) {
-                    if unchanged(before, after, &check.columns) {
-                        continue;
-                    }
+                if change.keeps(&check.columns) {
+                    continue;
                 }
                 if let Some(values) = change
                     .before
@@ -513,10 +545,8 @@ impl<'r, 'a> Batch<'r, 'a> {
             .filter(|change| change.table.storage == table.storage)
         {
             let Some(after) = &change.after else { continue };
-            let kept = match (&change.before, &check.expressions, &check.predicate) {
-                (Some(before), None, None) => unchanged(before, after, &check.columns),
-                _ => false,
-            };
+            let kept =
+                check.expressions.is_none() && check.predicate.is_none() && change.keeps(&check.columns);
             if let Some(predicate) = &check.predicate {
                 match self.holds(predicate, after)? {
                     Some(true) => {}
@@ -636,11 +666,7 @@ impl<'r, 'a> Batch<'r, 'a> {
         for change in &self.changes {
             let Some(after) = &change.after else { continue };
             for key in &change.table.foreign_keys {
-                if change
-                    .before
-                    .as_ref()
-                    .is_some_and(|before| unchanged(before, after, &key.columns))
-                {
+                if change.keeps(&key.columns) {
                     continue;
                 }
                 let certain = change.certain && !key.deferrable;
@@ -746,16 +772,27 @@ impl<'r, 'a> Batch<'r, 'a> {
                 return Fault::unsure("foreign_key");
             };
             for key in child.foreign_keys.iter().filter(|key| key.target == parent.id) {
-                if after
-                    .as_ref()
-                    .is_some_and(|after| unchanged(&before, after, &key.target_columns))
-                {
+                if self.changes[place].keeps(&key.target_columns) {
                     continue;
                 }
                 self.cascade_key(&parent, &child, key, &before, after.as_ref(), certain, depth)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a table is known to hold nothing.
+    fn is_empty(&self, table: &Table) -> bool {
+        let view = self.run.views.latest;
+        let mut empty = view.knowledge(table.storage) == Knowledge::Complete;
+        if empty {
+            view.scan(table.storage, &mut |_, _| empty = false);
+            self.run.touch(Touch::Scan {
+                table: table.storage,
+                filter: None,
+            });
+        }
+        empty
     }
 
     fn cascade_key(
@@ -768,8 +805,19 @@ impl<'r, 'a> Batch<'r, 'a> {
         certain: bool,
         depth: usize,
     ) -> Outcome<()> {
+        let action = if after.is_some() {
+            key.on_update
+        } else {
+            key.on_delete
+        };
+        let writes = !matches!(action, Action::NoAction | Action::Restrict);
+        let what = format!("row is still referenced by foreign key \"{}\"", key.name);
         let Some(values) = key_values(before, &key.target_columns) else {
-            return Fault::unsure("cascade_of_unknown");
+            if writes && !self.is_empty(child) {
+                return Fault::unsure("cascade_of_unknown");
+            }
+            self.run.may_fail("23503", what);
+            return Ok(());
         };
         if values.iter().any(Value::is_null) {
             return Ok(());
@@ -792,11 +840,6 @@ impl<'r, 'a> Batch<'r, 'a> {
                 children.push((id, row.clone()))
             });
         self.run.touch_key(storage, &columns, &values);
-        let action = if after.is_some() {
-            key.on_update
-        } else {
-            key.on_delete
-        };
         let replaced = self.replaced(storage);
         let mut exact = true;
         children.retain(|(id, row)| {
@@ -812,7 +855,6 @@ impl<'r, 'a> Batch<'r, 'a> {
                 Some(false) => false,
             }
         });
-        let writes = !matches!(action, Action::NoAction | Action::Restrict);
         if writes && (!sure || !exact || !certain) {
             return Fault::unsure("cascade_of_unknown");
         }
@@ -839,7 +881,6 @@ impl<'r, 'a> Batch<'r, 'a> {
                             .as_ref()
                             .is_some_and(|after| equal_on(after, &key.target_columns, &values) != Some(false))
                     });
-            let what = format!("row is still referenced by foreign key \"{}\"", key.name);
             if !children.is_empty() && exact && certain && !heir && !key.deferrable {
                 self.fail("23503", what);
             } else if !children.is_empty() || !sure || own {
@@ -860,6 +901,7 @@ impl<'r, 'a> Batch<'r, 'a> {
                     id: Some(id),
                     before: Some(row),
                     after: None,
+                    set: None,
                     certain: true,
                     depth: depth + 1,
                 },
@@ -893,6 +935,7 @@ impl<'r, 'a> Batch<'r, 'a> {
                         id: Some(id),
                         before: Some(row),
                         after: Some(after),
+                        set: Some(key.columns.iter().copied().collect()),
                         certain: true,
                         depth: depth + 1,
                     }

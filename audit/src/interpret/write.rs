@@ -155,6 +155,7 @@ impl Run<'_> {
                                     .map(|_: Written| ()),
                                 Some(true) => {
                                     let after = self.changed(&existing, set, &scope)?;
+                                    batch.sets(set, &insert.checks);
                                     let after = batch.complete(table, &insert.checks, after)?;
                                     let effect = batch.update(
                                         table,
@@ -395,6 +396,7 @@ impl Run<'_> {
             if !certain {
                 after = merged(&before, &after);
             }
+            batch.sets(&update.set, &update.checks);
             let after = batch.complete(&table, &update.checks, after)?;
             let effect = batch.update(
                 &table,
@@ -628,6 +630,7 @@ impl Run<'_> {
                     (MergeAction::Nothing, _) => {}
                     (MergeAction::Update(set), Some(row)) => {
                         let after = self.changed(row, set, &scope)?;
+                        batch.sets(set, &merge.checks);
                         let after = batch.complete(&table, &merge.checks, after)?;
                         batch.update(&table, &merge.checks, frame.slots[0].id, row.clone(), after, true)?;
                         result.min += 1;
