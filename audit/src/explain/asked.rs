@@ -131,8 +131,8 @@ impl Asked {
         let context = &session.context;
         let planned = &*self.prepared.planned;
         let run = || {
-            let copy = super::run::copied(&seen.outcome);
-            interpret::execute_copy(&self.prepared, &self.parameters, copy, views, context)
+            let told = interpret::Told::of(&seen.outcome);
+            interpret::execute_told(&self.prepared, &self.parameters, told, views, context)
         };
         match &self.act {
             Act::Unknown(reason) => (interpret::widened(planned, reason, context), Change::Nothing),

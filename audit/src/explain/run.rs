@@ -560,14 +560,6 @@ fn is_guessed(footprint: &[Touch], store: &Store, sent: Nanos) -> bool {
     })
 }
 
-/// What the client sent for COPY … FROM STDIN.
-pub fn copied(outcome: &Outcome) -> Option<&[u8]> {
-    match outcome {
-        Outcome::Answer(answer) => answer.copy.as_deref(),
-        _ => None,
-    }
-}
-
 /// The first word, in capitals: the shape of what was not planned.
 fn word_of(text: &str) -> Arc<str> {
     let word: String = text

@@ -1,6 +1,6 @@
 //! A small database in memory: one state, no versions. For tests of the interpreter by itself.
 
-use super::{Effect, Execution, Match, Views, context, execute};
+use super::{Effect, Execution, Match, Told, Views, context, execute_told};
 use crate::sql::{Planner, Prepared, SessionSettings};
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId, View};
@@ -41,8 +41,12 @@ impl Memory {
 
     /// Runs the first statement of `text`; changes nothing yet.
     pub fn run(&self, text: &str, parameters: &[Value]) -> Execution {
+        self.run_told(text, parameters, Told::default())
+    }
+
+    fn run_told(&self, text: &str, parameters: &[Value], told: Told<'_>) -> Execution {
         let context = context(&self.catalog, &self.settings, Value::Unknown);
-        execute(&self.plan(text), parameters, Views::one(self), &context)
+        execute_told(&self.plan(text), parameters, told, Views::one(self), &context)
     }
 
     fn plan(&self, text: &str) -> Prepared {
@@ -52,7 +56,7 @@ impl Memory {
 
     /// Runs a statement, compares its answer, and keeps its effects if the server kept them.
     pub fn observe(&mut self, text: &str, observed: &Outcome) -> (Match, Execution) {
-        let execution = self.run(text, &[]);
+        let execution = self.run_told(text, &[], Told::of(observed));
         let verdict = execution.expect.compare(observed);
         if matches!(observed, Outcome::Answer(_)) && !self.plan(text).planned.wrote_nothing(observed) {
             for effect in &execution.effects {

@@ -146,14 +146,39 @@ pub fn execute(
     views: Views<'_>,
     context: &Arc<Context>,
 ) -> Execution {
-    execute_copy(prepared, parameters, None, views, context)
+    execute_told(prepared, parameters, Told::default(), views, context)
 }
 
-/// The same, with the data that the client sent for COPY … FROM STDIN.
-pub fn execute_copy(
+/// What the trace tells besides the statement itself.
+#[derive(Clone, Copy, Default)]
+pub struct Told<'a> {
+    /// The data that the client sent for COPY … FROM STDIN.
+    pub copy: Option<&'a [u8]>,
+    /// How many rows were written, as the command tag of UPDATE or DELETE says.
+    pub written: Option<u64>,
+}
+
+impl<'a> Told<'a> {
+    pub fn of(outcome: &'a crate::trace::Outcome) -> Told<'a> {
+        let crate::trace::Outcome::Answer(answer) = outcome else {
+            return Told::default();
+        };
+        let count = |tag: &str| {
+            let count = tag.strip_prefix("UPDATE ").or(tag.strip_prefix("DELETE "));
+            count.and_then(|count| count.parse().ok())
+        };
+        Told {
+            copy: answer.copy.as_deref(),
+            written: answer.tag.as_deref().and_then(count),
+        }
+    }
+}
+
+/// The same, with what its answer tells about which of the rows in doubt it wrote.
+pub fn execute_told(
     prepared: &Prepared,
     parameters: &[Value],
-    copy: Option<&[u8]>,
+    told: Told<'_>,
     views: Views<'_>,
     context: &Arc<Context>,
 ) -> Execution {
@@ -186,7 +211,8 @@ pub fn execute_copy(
             },
         );
     }
-    let result = statement(&run, &planned.kind, copy);
+    run.told.set(told.written);
+    let result = statement(&run, &planned.kind, told.copy);
     let mut execution = match result {
         Ok(expect) => Execution {
             expect,

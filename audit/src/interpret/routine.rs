@@ -924,22 +924,8 @@ impl Changes {
                         },
                     );
                 }
-                (Some(Effect::Update { before, after, .. }), None)
-                | (None, Some(Effect::Update { before, after, .. })) => {
-                    let after = common(&before, &after);
-                    self.set(
-                        table,
-                        id,
-                        Effect::Update {
-                            table,
-                            id,
-                            before,
-                            after,
-                        },
-                    );
-                }
                 (Some(Effect::Delete { .. }), Some(Effect::Delete { .. })) | (None, None) => {}
-                // Whether the row is there is not known.
+                // Whether the row is there, or whether it is locked, is not known.
                 _ => lost.push(table),
             }
         }

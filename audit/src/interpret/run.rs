@@ -107,6 +107,8 @@ pub(super) struct Run<'a> {
     pub routine_depth: usize,
     /// Several parts of the statement write: what one does the others may meet, in an order of the server's choice.
     pub several_writers: bool,
+    /// How many rows the statement wrote, if its answer says so.
+    pub told: Cell<Option<u64>>,
 }
 
 #[derive(Default)]
@@ -140,6 +142,7 @@ impl<'a> Run<'a> {
             work: Cell::new(0),
             routine_depth: 0,
             several_writers: several_writers(&planned.kind),
+            told: Cell::new(None),
         }
     }
 

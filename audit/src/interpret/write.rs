@@ -35,6 +35,9 @@ struct Found {
     certain: bool,
 }
 
+/// The place of an effect that a row in doubt does not have.
+const NOWHERE: usize = u32::MAX as usize;
+
 impl Run<'_> {
     pub(super) fn written(&self, written: Written) -> Derived {
         Derived {
@@ -351,6 +354,7 @@ impl Run<'_> {
     }
 
     pub(super) fn update(&self, update: &Update, outer: Option<&Scope<'_>>) -> Outcome<Written> {
+        let told = self.told.take();
         self.run_ctes(&update.ctes, outer)?;
         let table = self.table_of(update.table)?;
         let before = self.touches().len();
@@ -364,9 +368,11 @@ impl Run<'_> {
             max: (!open).then_some(0),
             ..Written::default()
         };
-        for group in grouped_by_row(found) {
+        let mut unsure = false;
+        let (groups, all) = decided(grouped_by_row(found), open, told);
+        for group in groups {
             let mut after: Option<Vec<Value>> = None;
-            let mut certain = false;
+            let mut certain = all;
             let before = group[0].frame.slots[0]
                 .row
                 .clone()
@@ -398,14 +404,13 @@ impl Run<'_> {
             }
             batch.sets(&update.set, &update.checks);
             let after = batch.complete(&table, &update.checks, after)?;
-            let effect = batch.update(
-                &table,
-                &update.checks,
-                group[0].id,
-                before,
-                after.clone(),
-                certain,
-            )?;
+            let effect = match certain {
+                true => batch.update(&table, &update.checks, group[0].id, before, after.clone(), true)?,
+                false => {
+                    unsure = true;
+                    NOWHERE
+                }
+            };
             let mut frame = group[0].frame.clone();
             if several {
                 for slot in &mut frame.slots[1..] {
@@ -427,7 +432,10 @@ impl Run<'_> {
             )?;
         }
         batch.finish()?;
-        if open {
+        if unsure {
+            // It holds no lock on a row that it did not write: others may have changed that meanwhile.
+            self.havoc(&table, "update_of_uncertain_rows");
+        } else if open {
             match pinned.and_then(|(columns, key)| self.updated_unseen(&table, update, &columns, &key, outer))
             {
                 Some(row) => self.effects.borrow_mut().push(Effect::Insert {
@@ -436,6 +444,8 @@ impl Run<'_> {
                 }),
                 None => self.unseen(&table, &update.select),
             }
+        }
+        if open || unsure {
             let is_set = |column: &usize| update.set.iter().any(|(set, _)| set == column);
             self.unseen_cascade(&table, |key| key.target_columns.iter().any(is_set));
         }
@@ -505,6 +515,7 @@ impl Run<'_> {
     }
 
     pub(super) fn delete(&self, delete: &Delete, outer: Option<&Scope<'_>>) -> Outcome<Written> {
+        let told = self.told.take();
         self.run_ctes(&delete.ctes, outer)?;
         let table = self.table_of(delete.table)?;
         let before = self.touches().len();
@@ -519,13 +530,14 @@ impl Run<'_> {
             ..Written::default()
         };
         let mut unsure = false;
-        for group in grouped_by_row(found) {
-            let certain = group.iter().any(|found| found.certain);
+        let (groups, all) = decided(grouped_by_row(found), open, told);
+        for group in groups {
+            let certain = all || group.iter().any(|found| found.certain);
             let before = group[0].frame.slots[0]
                 .row
                 .clone()
                 .unwrap_or_else(|| Row::from(Vec::new()));
-            let mut effect = 0;
+            let mut effect = NOWHERE;
             if certain {
                 effect = batch.delete(&table, &delete.checks, group[0].id, before.clone())?;
             } else {
@@ -724,6 +736,17 @@ impl Run<'_> {
 }
 
 /// Rows found once or several times, in the order of their first sight.
+/// Which of the rows in doubt were written, where their number tells: none of them, or all (then `true`).
+fn decided(mut groups: Vec<Vec<Found>>, open: bool, told: Option<u64>) -> (Vec<Vec<Found>>, bool) {
+    let is_certain = |group: &Vec<Found>| group.iter().any(|found| found.certain);
+    let certain = groups.iter().filter(|group| is_certain(group)).count();
+    if told == Some(certain as u64) {
+        groups.retain(is_certain);
+    }
+    let all = !open && told == Some(groups.len() as u64);
+    (groups, all)
+}
+
 fn grouped_by_row(found: Vec<Found>) -> Vec<Vec<Found>> {
     let mut places: FxHashMap<RowId, usize> = FxHashMap::default();
     let mut groups: Vec<Vec<Found>> = Vec::new();
