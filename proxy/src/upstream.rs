@@ -440,6 +440,19 @@ mod tests {
         assert!(Upstream::parse("postgres://a/?sslnegotiation=direct").is_err());
     }
 
+    #[tokio::test]
+    async fn both_legs_send_at_once_and_notice_silence() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (made, taken) = tokio::join!(TcpStream::connect(address), listener.accept());
+        for socket in [made.unwrap(), taken.unwrap().0] {
+            assert!(!socket.nodelay().unwrap(), "it would not show otherwise");
+            tune(&socket, Some(Duration::from_secs(60))).unwrap();
+            assert!(socket.nodelay().unwrap());
+            assert!(socket2::SockRef::from(&socket).keepalive().unwrap());
+        }
+    }
+
     #[test]
     fn a_bad_uri_does_not_show_its_password() {
         let error = format!("{:#}", Upstream::parse("postgres://me:secret@db:x/").unwrap_err());

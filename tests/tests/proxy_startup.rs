@@ -1,24 +1,6 @@
 //! The first packets of a connection, good and bad, by hand.
 //!
-//! The pitfalls of proxies for PostgreSQL that others fell into, and where each is tested:
-//!
-//! | pitfall | tests |
-//! |---|---|
-//! | 1 direct TLS, SSLRequest, GSSENCRequest, startup, each once; early data | here; `proxy_tls::direct_tls_needs_alpn` |
-//! | 2 a server that would answer GSSENCRequest with `G` | `gss_then_ssl_then_startup` |
-//! | 3 SCRAM, channel binding and TLS on either leg | all of `proxy_tls` |
-//! | 4 cancel keys of any length, over TLS, or absent | `cancel_requests_…`, `proxy_tls::newer_drivers_…`, `proxy_sessions::unknown_messages_…` |
-//! | 5 protocol negotiation, exactly once | `a_newer_protocol_…`, `another_major_version_…` |
-//! | 6 every startup parameter verbatim | `the_startup_packet_is_forwarded_verbatim` |
-//! | 7 statements and portals by name; the text in each record | the decoder's own tests; `proxy_drivers` |
-//! | 8 pipelines, errors in them, Flush, several answers to one Query | `proxy_sessions::the_extended_protocol_…`, `proxy_drivers` |
-//! | 9 Sync in mid-copy, copies that fail, empty ones, CopyBoth | `proxy_sessions::copy_…`, `…replication_…` |
-//! | 10 messages at any time, and unknown ones | `proxy_sessions::notifications_…`, `…unknown_messages_…` |
-//! | 11 a decoder that loses its place says so and finds it again | `proxy_sessions::a_lane_that_overflows_…` |
-//! | 12 passwords, SASL and keys are never recorded | `proxy_sessions::passwords_…`, `…what_passed_…`, `cancel_requests_…` |
-//! | 13 lengths and ports checked; no Nagle; push-back | `garbage_…`, `proxy_sessions::a_slow_reader_…`, `upstream`'s own tests |
-//! | 14, 15 six system calls per round trip; the price in CPU | `tests/bench/proxy.py`, RESULTS.md |
-//! | 16 result rows are recorded | `proxy_sessions::what_passed_is_recorded_with_its_windows` |
+//! The pitfalls of proxies for PostgreSQL that others fell into, and where each is tested: tests/README.md.
 
 use pgassay_tests::cluster::{Cluster, Options};
 use pgassay_tests::proxy::Proxy;

@@ -224,6 +224,34 @@ fn nothing_is_left_for_later_and_no_machine_is_named() {
     assert_tidy(complaints);
 }
 
+/// Every test that tests/README.md names exists, and all sixteen pitfalls of the wire are there.
+#[test]
+fn every_pitfall_of_the_wire_has_a_test_that_exists() {
+    let code: String = with_ending("rs").iter().map(|path| read(path)).collect();
+    let page = read(&root().join("tests/README.md"));
+    let is_row =
+        |line: &&str| line.starts_with('|') && line[1..].trim().starts_with(|c: char| c.is_ascii_digit());
+    let rows: Vec<&str> = page.lines().filter(is_row).collect();
+    let numbers: Vec<u32> = rows
+        .iter()
+        .flat_map(|row| row[1..].split('|').next().unwrap_or("").split(','))
+        .filter_map(|number| number.trim().parse().ok())
+        .collect();
+    assert_eq!(numbers, (1..=16).collect::<Vec<u32>>());
+    let named = rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2));
+    let missing = named
+        .filter_map(|name| name.split_once("::"))
+        .filter(|(_, test)| {
+            let definition = format!("fn {test}()");
+            !code.contains(&definition)
+        });
+    assert_tidy(
+        missing
+            .map(|(file, test)| format!("there is no test {file}::{test}"))
+            .collect(),
+    );
+}
+
 /// Links between the pages lead somewhere.
 #[test]
 fn links_of_the_documentation_lead_somewhere() {
