@@ -41,7 +41,12 @@ impl Prometheus {
             root().join("rules/alerts/pgassay.yml").display(),
             alerting.unwrap_or_default(),
         );
-        let server = Server::start(&["prometheus"], &config, |command, dir| {
+        Prometheus::start_with(&config)
+    }
+
+    /// With a configuration of one's own.
+    pub fn start_with(config: &str) -> Prometheus {
+        let server = Server::start(&["prometheus"], config, |command, dir| {
             command
                 .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
                 .arg("--enable-feature=exemplar-storage");
@@ -69,9 +74,14 @@ impl Alertmanager {
             "route: {{ receiver: test, group_by: ['...'], group_wait: 0s, group_interval: 1s, repeat_interval: 1h }}\n\
              receivers: [{{ name: test, webhook_configs: [{{ url: 'http://{webhook}/' }}] }}]\n"
         );
+        Alertmanager::start_with(&config)
+    }
+
+    /// With a configuration of one's own.
+    pub fn start_with(config: &str) -> Alertmanager {
         let server = Server::start(
             &["prometheus-alertmanager", "alertmanager"],
-            &config,
+            config,
             |command, dir| {
                 command
                     .arg(format!("--storage.path={}", dir.join("data").display()))
@@ -80,6 +90,10 @@ impl Alertmanager {
             },
         );
         Alertmanager { server }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
     }
 }
 
