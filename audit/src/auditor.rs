@@ -539,7 +539,7 @@ impl Auditor {
             .certifier
             .oldest()
             .map_or(horizon, |oldest| horizon.min(oldest));
-        self.explainer.collect(kept);
+        self.explainer.collect(current.end.window().sent, kept);
     }
 }
 

@@ -105,12 +105,7 @@ pub fn apply(
             window,
         };
         for (columns, key) in &own.absent {
-            rows.extend(
-                entry
-                    .leave(store, columns, key)
-                    .into_iter()
-                    .map(|id| (*table, id)),
-            );
+            entry.leave(store, columns, key);
         }
         for (nth, row) in own.inserted.values().enumerate() {
             let entered = entry.enter(store, order, births, (txn.id, nth), row);
@@ -196,8 +191,8 @@ impl Entry {
         Some(id)
     }
 
-    /// There is no row with this key any more, whatever there was. Returns the rows that are known to have gone.
-    fn leave(&self, store: &mut Store, columns: &[usize], key: &[Value]) -> Vec<RowId> {
+    /// There is no row with this key any more, whatever there was.
+    fn leave(&self, store: &mut Store, columns: &[usize], key: &[Value]) {
         let table = self.table;
         let kept = store.table_mut(table);
         let early = kept.is_too_early(columns, key, self.from);
@@ -209,9 +204,8 @@ impl Entry {
                 kept.remove(id);
             }
         } else {
-            kept.know(columns, key, self.from, self.window.done);
+            kept.left(columns, key, self.window.done);
         }
-        Vec::new()
     }
 }
 

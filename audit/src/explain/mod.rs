@@ -125,9 +125,14 @@ pub struct Explainer {
     catalog: Arc<Catalog>,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
+    /// What happened before this is forgotten.
+    collected: Nanos,
     /// For how many garbage collections there has been more than one world.
     apart: u32,
 }
+
+/// How long reading a table again may take, from its snapshot to its turn.
+const REREAD_NS_MAX: Nanos = 10_000_000_000;
 
 /// Garbage collections after which worlds that nobody has told apart become one.
 const APART_MAX: u32 = 4;
@@ -148,6 +153,7 @@ impl Explainer {
             aborted: VecDeque::new(),
             catalog: Arc::new(Catalog::default()),
             busy_until: 0,
+            collected: 0,
             apart: 0,
         }
     }
@@ -193,6 +199,10 @@ impl Explainer {
 
     /// Takes over tables that were read again on the side.
     pub fn reread(&mut self, reread: &Reread) {
+        if reread.window.sent <= self.collected {
+            // What was written since is not known well enough any more.
+            return;
+        }
         for world in &mut self.worlds {
             reread::reread(world, &mut self.births, reread, &self.server);
         }
@@ -658,7 +668,13 @@ impl Explainer {
     }
 
     /// Forgets what no snapshot from `horizon` on can ask for.
-    pub fn collect(&mut self, horizon: Nanos) {
+    pub fn collect(&mut self, now: Nanos, horizon: Nanos) {
+        let horizon = match self.worlds.iter().any(World::is_lost) {
+            // Tables may be read again: then what happened since matters.
+            true => horizon.min(now.saturating_sub(REREAD_NS_MAX)),
+            false => horizon,
+        };
+        self.collected = self.collected.max(horizon);
         for world in &mut self.worlds {
             world.collect(horizon);
         }

@@ -290,11 +290,11 @@ impl Explainer {
         }
         let mut kept = Vec::new();
         for (rival, footprint) in rivals {
-            let blind = ways.found.len() == 1 && own.is_blind && footprint.is_blind;
-            let pair = match blind {
-                true if is_same(&task.txn, &rival.txn) => Pair::Same,
-                true => self.compare(world, task, &rival),
-                false => Pair::Different,
+            let blind = own.is_blind && footprint.is_blind;
+            let pair = match ways.found.len() {
+                1 if blind && is_same(&task.txn, &rival.txn) => Pair::Same,
+                1 => self.compare(world, task, &rival),
+                _ => Pair::Different,
             };
             match pair {
                 // Whoever looks in between sees the same.

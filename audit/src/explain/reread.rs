@@ -5,7 +5,9 @@
 //! The snapshot lies in a window, like any other. Commits before it are part of what it saw, commits after it are not;
 //! of those that overlap it nobody can tell, and what they wrote stays in doubt until they had ended.
 //!
-//! Always true: nothing that is known is changed, it is only added to.
+//! Always true:
+//!   - nothing that is known is changed, it is only added to;
+//!   - nothing was forgotten that happened since the snapshot was taken.
 
 use super::apply::{self, Births};
 use super::world::World;
@@ -124,9 +126,6 @@ impl Look {
         let (table, done) = (self.table, self.window.done);
         let kept = world.store.table_mut(table);
         if kept.is_too_early(columns, key, self.window.sent) {
-            if partial {
-                kept.distrust(columns, key, done);
-            }
             return;
         }
         let ids = kept.candidates(columns, key);

@@ -21,14 +21,25 @@ use crate::state::catalog::{TEMPORARY, TableKind};
 use crate::state::overlay::OwnTable;
 use crate::state::store::Store;
 use crate::state::view::Knowledge;
-use crate::state::{Catalog, RowId, TableId};
+use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableName, Window};
+use crate::value::Value;
+use crate::value::compare::same_cells;
 use crate::verdict::TxnId;
 use pgassay_rules::profile::LevelRules;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Commits that are remembered for the sake of tables that may be read again.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// Whether a row certainly has this key.
+fn is_row_of(row: &Row, columns: &[usize], key: &[Value]) -> bool {
+    let cells: Option<Vec<Value>> = columns.iter().map(|c| row.get(*c).cloned()).collect();
+    cells.is_some_and(|cells| same_cells(&cells, key) && !cells.iter().any(Value::has_unknown))
+}
 
 /// How one transaction was explained, in one world.
 pub struct Explained {
@@ -224,17 +235,16 @@ impl World {
                 }
                 Touch::Key { table, columns, key } if written.contains(table) => {
                     let own = attempt.overlay.table(*table);
-                    let told = own.is_some_and(|own| !own.replaced.is_empty());
+                    let unique = catalog.table(*table).is_some_and(|t| t.is_unique(columns));
                     // The one row of this key was there, and stays there.
                     let stays = own.is_some_and(|own| {
-                        own.inserted.is_empty()
-                            && !own.unseen
-                            && own.replaced.values().all(|r| r.row.is_some())
+                        let mut after = own.replaced.values().filter_map(|r| r.row.as_ref());
+                        after.any(|row| is_row_of(row, columns, key))
                     });
-                    let unique = catalog.table(*table).is_some_and(|t| t.is_unique(columns));
-                    if told && stays && unique {
+                    if unique && stays {
                         continue;
                     }
+                    let told = own.is_some_and(|own| !own.replaced.is_empty());
                     let kept = self.store.table_mut(*table);
                     kept.distrust(columns, key, until);
                     if !told {
@@ -313,6 +323,12 @@ impl World {
             .filter(|t| t.storage == table && t.kind == TableKind::Table)
             .map(|t| t.id)
             .collect()
+    }
+
+    /// Whether something was lost that may be read again, and there is room to remember what happens meanwhile.
+    pub fn is_lost(&self) -> bool {
+        let mut tables = self.store.tables.values();
+        self.order.open_len() < REMEMBERED_MAX && tables.any(|table| table.scanned() == Knowledge::Partial)
     }
 
     /// Tables of which something was lost that can be read again.

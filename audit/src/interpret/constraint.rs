@@ -344,6 +344,7 @@ impl<'r, 'a> Batch<'r, 'a> {
         checks: &Arc<TableChecks>,
         row: &Row,
         keys: Option<&[usize]>,
+        alone: bool,
     ) -> Outcome<Conflicts> {
         let table = self.root(table)?;
         let all: Vec<usize> = (0..table.keys.len()).collect();
@@ -395,6 +396,10 @@ impl<'r, 'a> Batch<'r, 'a> {
                     rows.push((id, other.clone()))
                 });
             self.run.touch_key(table.storage, &columns, &values);
+            // One proposed row is looked at after the other, each at an instant of its own.
+            if !alone && !self.run.views.latest.is_fixed(table.storage, &columns, &values) {
+                return Fault::unsure("conflicts_at_several_instants");
+            }
             for (id, other) in rows {
                 if replaced.is_some_and(|replaced| replaced.contains(&id)) {
                     continue;

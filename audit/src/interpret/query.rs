@@ -539,9 +539,26 @@ impl Run<'_> {
             frame,
             outer: level.outer,
         };
-        Ok(self
-            .admits(&level.select.recheck, &scope, false)?
-            .map(|still| certain && still))
+        Ok(match self.admits(&level.select.recheck, &scope, false)? {
+            Some(still) => Some(certain && still),
+            // It was not locked: by the time that other rows were, it may have matched again.
+            None if !self.finds_one_row(level.select) => Some(false),
+            None => None,
+        })
+    }
+
+    /// Whether no more than one row can be found.
+    fn finds_one_row(&self, select: &Select) -> bool {
+        let (Some(From::Scan(scan)), [relation]) = (&select.from, select.relations.as_slice()) else {
+            return false;
+        };
+        match (&scan.access, &relation.source) {
+            (Access::Lookup { columns, .. }, RelationSource::Table(table)) => {
+                let table = self.views.snapshot.catalog().table(*table);
+                table.is_some_and(|table| table.is_unique(columns))
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn newest(&self, table: TableId, id: RowId, row: &Row) -> Newest {

@@ -1053,6 +1053,10 @@ impl View for Layer<'_> {
         sure && !own.is_some_and(|own| own.unseen)
     }
 
+    fn is_fixed(&self, table: TableId, columns: &[usize], key: &[Value]) -> bool {
+        self.base.is_fixed(table, columns, key)
+    }
+
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {
         let changes = self.changes.borrow();
         if let Some(own) = changes.tables.get(&table) {

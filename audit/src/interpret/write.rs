@@ -110,7 +110,7 @@ impl Run<'_> {
     ) -> Outcome<()> {
         let row = batch.complete(table, &insert.checks, row)?;
         if let Some(conflict) = &insert.conflict {
-            match batch.conflicts(table, &insert.checks, &row, conflict.keys.as_deref())? {
+            match batch.conflicts(table, &insert.checks, &row, conflict.keys.as_deref(), alone)? {
                 Conflicts::None => {}
                 Conflicts::Maybe => {
                     return self
@@ -688,6 +688,7 @@ impl Run<'_> {
             first: None,
         };
         let mut found = Vec::new();
+        let mut passed_over: Vec<RowId> = Vec::new();
         let RelationSource::Table(table) = select.relations[0].source else {
             return Fault::unsure("write_target");
         };
@@ -705,7 +706,10 @@ impl Run<'_> {
                         frame.slots[0].row = Some(newest);
                         let scope = Scope { frame, outer };
                         match self.admits(&select.recheck, &scope, strict)? {
-                            None => return Ok(()),
+                            None => {
+                                passed_over.push(frame.slots[0].id);
+                                return Ok(());
+                            }
                             Some(still) => certain &= still,
                         }
                     }
@@ -718,6 +722,12 @@ impl Run<'_> {
             });
             Ok(())
         })?;
+        // A row that was passed over is not locked: by the time that others were, it may have matched again.
+        if let Some(one) = passed_over.first()
+            && (!found.is_empty() || passed_over.iter().any(|other| other != one))
+        {
+            return Fault::unsure("rows_locked_at_several_instants");
+        }
         Ok((found, level.open.get()))
     }
 

@@ -95,6 +95,17 @@ pub struct CaseView<'a> {
     pub base: &'a Base<'a>,
     pub delta: &'a Delta,
     pub own: &'a Overlay,
+    /// Whose view it is.
+    pub me: Me,
+}
+
+/// Who looks.
+#[derive(Clone, Copy, Debug)]
+pub enum Me {
+    /// Nobody comes in between.
+    Alone,
+    /// One of several, and what it committed, where that is kept.
+    OneOfMany(Option<CommitId>),
 }
 
 impl CaseView<'_> {
@@ -222,6 +233,21 @@ impl View for CaseView<'_> {
             || kept.is_some_and(|t| {
                 t.knows(columns, key, self.base.start) && !t.candidates(columns, key).iter().any(is_late)
             })
+    }
+
+    fn is_fixed(&self, table: TableId, columns: &[usize], key: &[Value]) -> bool {
+        let me = match self.me {
+            Me::Alone => return true,
+            Me::OneOfMany(None) => return false,
+            Me::OneOfMany(Some(me)) => me,
+        };
+        let Some(kept) = self.base.store.tables.get(&table) else {
+            return true;
+        };
+        let is_other = |commit: CommitId| commit != me && self.base.members.contains(&commit);
+        let ids = kept.candidates(columns, key);
+        let mut chains = ids.iter().filter_map(|id| kept.chain(*id));
+        !chains.any(|chain| chain.versions.iter().any(|v| is_other(v.commit)))
     }
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {

@@ -6,9 +6,9 @@
 //! writing statement; the end of a transaction is a point of its own. A point that only its own transaction can
 //! notice, such as that of a statement that reads, is taken as soon as it can be and agrees.
 
-use super::base::{CaseView, Delta};
+use super::base::{CaseView, Delta, Me};
 use super::state;
-use super::{Case, Decision, Done, NODES_MAX, execute, is_judged, plan};
+use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, plan};
 use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::run::{is_statement_level, snapshot_window};
@@ -76,6 +76,13 @@ pub fn decide(case: &Case<'_>) -> Decision {
 }
 
 impl Search<'_> {
+    fn me(&self, member: &Member) -> Me {
+        match self.case.members.len() {
+            1 => Me::Alone,
+            _ => Me::OneOfMany(member.commit),
+        }
+    }
+
     fn go(&mut self, walkers: Vec<Walker>, committed: Rc<Delta>, now: Nanos) -> Option<Rc<Delta>> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
@@ -162,6 +169,7 @@ impl Search<'_> {
             base: &self.case.base,
             delta: committed,
             own: &walker.overlay,
+            me: self.me(member),
         };
         let asked = plan(self.case, step, &walker.session, &view);
         let planned = &asked.prepared.planned;
@@ -237,6 +245,7 @@ impl Search<'_> {
             base: &self.case.base,
             delta: committed,
             own: &walker.overlay,
+            me: self.me(member),
         };
         let asked = plan(self.case, step, &walker.session, &latest);
         let planned = &asked.prepared.planned;
@@ -259,6 +268,7 @@ impl Search<'_> {
                 base: &self.case.base,
                 delta: &snapshot,
                 own: &walker.overlay,
+                me: self.me(member),
             };
             let views = Views {
                 snapshot: &read,

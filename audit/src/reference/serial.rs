@@ -4,7 +4,7 @@
 //! every answer that was observed. The order need not be that of the commits; with `real_time` a
 //! transaction that ended before another began must come first.
 
-use super::base::{CaseView, Delta};
+use super::base::{CaseView, Delta, Me};
 use super::{Case, Decision, Done, NODES_MAX, execute, is_judged, plan};
 use crate::assemble::End;
 use crate::control::Control;
@@ -116,6 +116,7 @@ impl Search<'_> {
                 base: &self.case.base,
                 delta: committed,
                 own: &overlay,
+                me: Me::Alone,
             };
             let asked = plan(self.case, step, &session, &view);
             let views = Views {

@@ -356,6 +356,19 @@ impl View for Reader<'_> {
         }
     }
 
+    fn is_fixed(&self, table: TableId, columns: &[usize], key: &[Value]) -> bool {
+        let Some(kept) = self.table(table) else {
+            return true;
+        };
+        let overlaps = |id: CommitId| {
+            let open = self.order.get(id).filter(|_| id >= self.order.settled());
+            open.is_some_and(|c| c.hi >= self.statement.sent && c.lo <= self.statement.done)
+        };
+        let ids = kept.candidates(columns, key);
+        let mut chains = ids.iter().filter_map(|id| kept.chain(*id));
+        !chains.any(|chain| chain.versions.iter().any(|v| overlaps(v.commit)))
+    }
+
     fn row(&self, table: TableId, id: RowId) -> Option<Row> {
         let own = self.own.table(table);
         if id.0 & OWN != 0 {

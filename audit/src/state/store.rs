@@ -189,11 +189,19 @@ impl Table {
         }
         if self.known.len() >= KNOWN_MAX {
             self.known = Arc::default();
+            // What went since an older snapshot is forgotten with it.
+            self.unsettle(since);
         }
         let place = (columns.into(), key);
         if !self.known.contains_key(&place) {
             Arc::make_mut(&mut self.known).insert(place, since);
         }
+    }
+
+    /// There is no row with this key from `at` on; what snapshots from before that show is no news.
+    pub fn left(&mut self, columns: &[usize], key: &[Value], at: Nanos) {
+        self.distrust(columns, key, at);
+        self.know(columns, key, Nanos::MAX, at);
     }
 
     /// Whoever came after `at` knows again which rows have this key.

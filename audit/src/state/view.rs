@@ -76,6 +76,11 @@ pub trait View {
 
     fn row(&self, table: TableId, id: RowId) -> Option<Row>;
 
+    /// Whether a statement finds the same rows with this key at any instant of its own.
+    fn is_fixed(&self, _table: TableId, _columns: &[usize], _key: &[Value]) -> bool {
+        true
+    }
+
     /// The transaction's `now()`, where it is known.
     fn now(&self) -> Value {
         Value::Unknown
