@@ -171,6 +171,12 @@ impl Run<'_> {
         for place in 0..total {
             let row = partition.rows[place];
             let (first, last) = partition.peers[place];
+            // Where it stands among those that sort alike is open, and with it the frame that counts rows.
+            let whole = matches!(
+                (&window.frame.start, &window.frame.end),
+                (Bound::First, Bound::Last)
+            );
+            let moves = last - first > 1 && window.frame.mode == FrameMode::Rows && !whole;
             values[row] = match &window.function {
                 // Which of the rows that sort alike comes first is for the server to choose.
                 WindowFunction::RowNumber if last - first > 1 => Value::Unknown,
@@ -222,7 +228,7 @@ impl Run<'_> {
                 }
                 WindowFunction::First(value) | WindowFunction::Last(value) => {
                     match self.frame(window, partition, place, at)? {
-                        Some((start, end)) if start >= end => Value::Null,
+                        Some((start, end)) if start >= end && !moves => Value::Null,
                         Some((start, end)) if !partition.has_ties() => {
                             let is_first = matches!(window.function, WindowFunction::First(_));
                             value_at(value, if is_first { start } else { end - 1 })?
@@ -249,6 +255,7 @@ impl Run<'_> {
                         _ => Value::Unknown,
                     }
                 }
+                WindowFunction::Aggregate(_) if moves => Value::Unknown,
                 WindowFunction::Aggregate(aggregate) => {
                     let same_as_before = place > 0
                         && window.frame.mode != FrameMode::Rows
@@ -265,6 +272,10 @@ impl Run<'_> {
                     }
                 }
             };
+        }
+        if partition.has_ties() && values.iter().any(Value::is_unknown) {
+            // Which rows the server computes it on depends on their order, and so does what fails.
+            self.any_error.set(true);
         }
         Ok(())
     }

@@ -679,7 +679,7 @@ impl Run<'_> {
 
     /// The rows that a write finds in its snapshot, re-checked on the newest state.
     fn targets(&self, select: &Select, outer: Option<&Scope<'_>>) -> Outcome<(Vec<Found>, bool)> {
-        let strict = select.relations.len() <= 1;
+        let strict = self.sees_every_row(select);
         let level = Level {
             select,
             outer,

@@ -72,7 +72,7 @@ pub(crate) fn from_sql(value: &Value, call: &Call<'_>) -> Result<Json, SqlError>
         }
         Value::Text(value) => Json::String(value.to_string()),
         Value::Enum { label, .. } => Json::String(label.to_string()),
-        Value::Uuid(_) | Value::Time(_) | Value::Interval { .. } => {
+        Value::Uuid(_) | Value::Time(_) | Value::Interval { .. } | Value::Bytea(_) => {
             Json::String(encode_text(value, call.context).ok_or_else(odd)?)
         }
         Value::Date(value) => Json::String(datetime::print_date(*value)),

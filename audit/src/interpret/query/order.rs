@@ -1,0 +1,276 @@
+//! ORDER BY: rows sorted, with their ties; and the first rows of an order, read without the others.
+
+use super::scan::{Fitted, fitted};
+use super::{Level, Output, OutputRow};
+use crate::interpret::run::{Frame, Outcome, Run, Scope};
+use crate::sql::plan::{
+    Access, Distinct, Expr, Fit, From, Query, RelationSource, Scan, Select, SortKey, is_ordered,
+};
+use crate::state::index::Range;
+use crate::state::{Row, RowId, TableId};
+use crate::value::compare::sort_compare;
+use crate::value::{Collation, Value};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// ORDER BY … LIMIT over one table whose rows can be read in that order.
+pub(in crate::interpret) struct First {
+    pub(super) column: usize,
+    pub(super) descending: bool,
+    pub(super) wanted: usize,
+    /// Rows that were found for certain so far.
+    pub(super) found: Cell<usize>,
+}
+
+impl Run<'_> {
+    /// Puts rows in order as far as the order is known.
+    pub(super) fn sort(&self, output: &mut Output, order: &[SortKey]) {
+        let count = output.rows.len();
+        if order.is_empty() || count <= 1 {
+            output.ends = vec![count];
+            return;
+        }
+        let mut keys = order.len();
+        let mut places: Vec<usize> = (0..count).collect();
+        // The first key that cannot be compared ends the known order.
+        loop {
+            let unknown = Cell::new(false);
+            let compare = |left: &usize, right: &usize| -> Ordering {
+                for key in &order[..keys] {
+                    let (one, other) = (
+                        &output.rows[*left].values[key.column],
+                        &output.rows[*right].values[key.column],
+                    );
+                    match compare_for_sort(one, other, key, self.context.collation) {
+                        Some(Ordering::Equal) => {}
+                        Some(ordering) => return ordering,
+                        None => {
+                            if !one.has_unknown() && !other.has_unknown() {
+                                self.note("collation");
+                            }
+                            unknown.set(true);
+                            return Ordering::Equal;
+                        }
+                    }
+                }
+                Ordering::Equal
+            };
+            places.sort_by(compare);
+            if unknown.get() {
+                keys -= 1;
+                places = (0..count).collect();
+                continue;
+            }
+            let mut ends = Vec::new();
+            for window in 1..count {
+                if compare(&places[window - 1], &places[window]) != Ordering::Equal {
+                    ends.push(window);
+                }
+            }
+            if unknown.get() {
+                keys -= 1;
+                places = (0..count).collect();
+                continue;
+            }
+            ends.push(count);
+            output.ends = ends;
+            break;
+        }
+        let mut taken: Vec<Option<OutputRow>> =
+            std::mem::take(&mut output.rows).into_iter().map(Some).collect();
+        output.rows = places
+            .into_iter()
+            .filter_map(|place| taken[place].take())
+            .collect();
+    }
+
+    /// Whether it is enough to look at the first rows in the order of a column.
+    pub(super) fn first(
+        &self,
+        query: &Query,
+        select: &Select,
+        outer: Option<&Scope<'_>>,
+    ) -> Outcome<Option<First>> {
+        let (Some(From::Scan(scan)), [relation], Some(key), Some(_)) = (
+            &select.from,
+            select.relations.as_slice(),
+            query.order.first(),
+            &query.limit,
+        ) else {
+            return Ok(None);
+        };
+        let plain = |target: &Expr| matches!(target, Expr::Column { .. } | Expr::Const(_) | Expr::Bound(_));
+        let (RelationSource::Table(table), Some(Expr::Column { up: 0, column, .. })) =
+            (&relation.source, select.targets.get(key.column))
+        else {
+            return Ok(None);
+        };
+        let column = *column as usize;
+        let table = self.views.snapshot.catalog().table(*table);
+        let is_ordered = table.is_some_and(|table| {
+            let kept = table.columns.get(column);
+            let unique = match &scan.access {
+                Access::Lookup { columns, .. } => {
+                    let covered = |key: &[usize]| key.iter().all(|column| columns.contains(column));
+                    columns.contains(&column)
+                        || table
+                            .keys
+                            .iter()
+                            .any(|key| key.is_plain() && covered(&key.columns))
+                }
+                Access::AnyOf { .. } => true,
+                Access::All => false,
+            };
+            !unique && kept.is_some_and(|kept| kept.not_null && is_ordered(kept.type_oid))
+        });
+        let is_plain = select.group.is_none()
+            && !query.with_ties
+            && select.filter.is_empty()
+            && matches!(select.distinct, Distinct::No)
+            && scan.never_fails
+            && select.targets.iter().all(plain)
+            && scan.bounds.as_ref().is_none_or(|bounds| bounds.column == column)
+            // A row that changed since it was found is looked at again, and may then be another.
+            && (select.locking.is_empty() || !self.views_differ());
+        if !is_ordered || !is_plain {
+            return Ok(None);
+        }
+        let cutting = self.cutting(query, outer)?;
+        Ok(cutting.limit.map(|limit| First {
+            column,
+            descending: key.descending,
+            wanted: cutting.offset.saturating_add(limit) as usize,
+            found: Cell::new(0),
+        }))
+    }
+
+    /// Reads the rows between bounds, or the first ones in the order of a column; `false` if that is not possible.
+    pub(super) fn in_order(
+        &self,
+        level: &Level<'_>,
+        scan: &Scan,
+        table: TableId,
+        frame: &mut Frame,
+        each: &mut dyn FnMut(&mut Frame, RowId, Row) -> Outcome<()>,
+    ) -> Outcome<bool> {
+        let scope = Scope {
+            frame,
+            outer: level.outer,
+        };
+        let none: Arc<[usize]> = Arc::from([]);
+        let (columns, exprs) = match &scan.access {
+            Access::All => (&none, &[][..]),
+            Access::Lookup { columns, key } => (columns, key.as_slice()),
+            Access::AnyOf { .. } => return Ok(false),
+        };
+        let mut key: SmallVec<[Value; 4]> = SmallVec::new();
+        for (expr, fit) in exprs {
+            match fitted(self.key(level, expr, &scope)?, *fit) {
+                Fitted::Value(value) => key.push(value),
+                Fitted::Nothing => return Ok(true),
+                Fitted::Unknown => return Ok(false),
+            }
+        }
+        // A bound that does not fit the column, or cannot be computed, bounds nothing: the condition decides.
+        let bound = |side: Option<&(Expr, Fit)>| match side.map(|(expr, fit)| (self.eval(expr, &scope), *fit))
+        {
+            Some((Ok(value), fit)) => match fitted(value, fit) {
+                Fitted::Value(value) => Bound::Included(value),
+                _ => Bound::Unbounded,
+            },
+            _ => Bound::Unbounded,
+        };
+        let bounds = scan.bounds.as_ref();
+        let first = level.first.as_ref();
+        let Some(column) = first
+            .map(|first| first.column)
+            .or(bounds.map(|bounds| bounds.column))
+        else {
+            return Ok(false);
+        };
+        let mut range = Range {
+            column,
+            lower: bound(bounds.and_then(|bounds| bounds.lower.as_ref())),
+            upper: bound(bounds.and_then(|bounds| bounds.upper.as_ref())),
+            descending: first.is_some_and(|first| first.descending),
+            enough: first.map_or(usize::MAX, |first| first.wanted.max(8)),
+            goes_on: false,
+        };
+        if columns.is_empty() {
+            self.touch_scan(table, self.row_filter(level, scan));
+        } else {
+            self.touch_key(table, columns, &key);
+        }
+        loop {
+            let mut rows: Vec<(RowId, Row)> = Vec::new();
+            let view = self.views.snapshot;
+            let reached = view.range(table, columns, &key, &range, &mut |id, row| {
+                rows.push((id, row.clone()));
+            });
+            if !reached.certain {
+                level.open.set(true);
+            }
+            self.work(rows.len() as u64 + 1)?;
+            for (id, row) in rows {
+                each(frame, id, row)?;
+            }
+            let Some(last) = reached.last else { return Ok(true) };
+            if first.is_some_and(|first| first.found.get() >= first.wanted) {
+                return Ok(true);
+            }
+            match range.descending {
+                true => range.upper = Bound::Excluded(last),
+                false => range.lower = Bound::Excluded(last),
+            }
+            range.goes_on = true;
+        }
+    }
+
+    /// The query's ORDER BY leaves no choice (as far as its output tells).
+    pub(in crate::interpret) fn has_total_order(&self, query: &Query) -> bool {
+        !query.order.is_empty() && query.order.iter().any(|key| key.column < query.visible)
+    }
+}
+
+pub(in crate::interpret) fn compare_for_sort(
+    left: &Value,
+    right: &Value,
+    key: &SortKey,
+    default: Collation,
+) -> Option<Ordering> {
+    if left.has_unknown() || right.has_unknown() {
+        return None;
+    }
+    match (left.is_null(), right.is_null()) {
+        (true, true) => return Some(Ordering::Equal),
+        (true, false) => {
+            return Some(if key.nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            });
+        }
+        (false, true) => {
+            return Some(if key.nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            });
+        }
+        (false, false) => {}
+    }
+    let collation = match key.collation_is_c {
+        true => Collation::Bytes,
+        false if default == Collation::Bytes => Collation::Deterministic,
+        false => default,
+    };
+    let ordering = sort_compare(left, right, collation)?;
+    Some(if key.descending {
+        ordering.reverse()
+    } else {
+        ordering
+    })
+}
