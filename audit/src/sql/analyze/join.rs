@@ -158,6 +158,18 @@ impl Analyzer<'_> {
         };
         let available = |expr: &Expr| relations_of(expr).iter().all(|used| bound.contains(used));
         let mut keys: Vec<(usize, Expr, Fit)> = Vec::new();
+        let any_of = |argument: &Expr, items: &[&Expr], types: (TypeOid, TypeOid), array: bool| {
+            let column = column_of(argument, relation)?;
+            if !items.iter().all(|item| available(item)) {
+                return None;
+            }
+            let fit = self.fit(types.0, types.1, table.columns[column].type_modifier)?;
+            Some(Access::AnyOf {
+                column,
+                values: items.iter().map(|item| ((*item).clone(), fit)).collect(),
+                array,
+            })
+        };
         let mut any: Option<Access> = None;
         for condition in conditions {
             match condition {
@@ -166,19 +178,10 @@ impl Analyzer<'_> {
                         (&sides.0, &sides.1, types.0, types.1),
                         (&sides.1, &sides.0, types.1, types.0),
                     ] {
-                        let Expr::Column {
-                            up: 0,
-                            relation: r,
-                            column,
-                        } = column
-                        else {
+                        let Some(column) = column_of(column, relation) else {
                             continue;
                         };
-                        let column = *column as usize;
-                        if *r as usize != relation
-                            || !available(key)
-                            || keys.iter().any(|(c, _, _)| *c == column)
-                        {
+                        if !available(key) || keys.iter().any(|(c, _, _)| *c == column) {
                             continue;
                         }
                         if let Some(fit) =
@@ -195,29 +198,8 @@ impl Analyzer<'_> {
                     negated: false,
                     types,
                 } => {
-                    let Expr::Column {
-                        up: 0,
-                        relation: r,
-                        column,
-                    } = **argument
-                    else {
-                        continue;
-                    };
-                    if r as usize != relation
-                        || any.is_some()
-                        || !items.iter().all(|(_, item)| available(item))
-                    {
-                        continue;
-                    }
-                    let modifier = table.columns[column as usize].type_modifier;
-                    if let Some(fit) = self.fit(types.0, types.1, modifier) {
-                        let values = items.iter().map(|(_, item)| (item.clone(), fit)).collect();
-                        any = Some(Access::AnyOf {
-                            column: column as usize,
-                            values,
-                            array: false,
-                        });
-                    }
+                    let items: Vec<&Expr> = items.iter().map(|(_, item)| item).collect();
+                    any = any.or_else(|| any_of(argument, &items, *types, false));
                 }
                 Expr::AnyArray {
                     argument,
@@ -225,28 +207,7 @@ impl Analyzer<'_> {
                     all: false,
                     types,
                     ..
-                } => {
-                    let Expr::Column {
-                        up: 0,
-                        relation: r,
-                        column,
-                    } = **argument
-                    else {
-                        continue;
-                    };
-                    if r as usize != relation || any.is_some() || !available(array) {
-                        continue;
-                    }
-                    let modifier = table.columns[column as usize].type_modifier;
-                    if let Some(fit) = self.fit(types.0, types.1, modifier) {
-                        let values = vec![((**array).clone(), fit)];
-                        any = Some(Access::AnyOf {
-                            column: column as usize,
-                            values,
-                            array: true,
-                        });
-                    }
-                }
+                } => any = any.or_else(|| any_of(argument, &[array], *types, true)),
                 _ => {}
             }
         }
@@ -302,18 +263,10 @@ impl Analyzer<'_> {
                 continue;
             };
             for (column, value, order) in [(left, right, order), (right, left, order.reverse())] {
-                let Expr::Column {
-                    up: 0,
-                    relation: r,
-                    column,
-                } = column
+                let Some(column) = column_of(column, relation).filter(|column| !taken.contains(column))
                 else {
                     continue;
                 };
-                let column = *column as usize;
-                if *r as usize != relation || taken.contains(&column) {
-                    continue;
-                }
                 let is_there = relations_of(value).iter().all(|used| bound.contains(used));
                 let type_oid = self.types().base(table.columns[column].type_oid);
                 if !is_there || !is_ordered(type_oid) {
@@ -458,5 +411,17 @@ fn filtered(from: From, conditions: Vec<Expr>) -> From {
         from
     } else {
         From::Filter(Box::new(from), conditions)
+    }
+}
+
+/// The column of this relation that an expression is, if it is one.
+fn column_of(expr: &Expr, relation: usize) -> Option<usize> {
+    match expr {
+        Expr::Column {
+            up: 0,
+            relation: r,
+            column,
+        } if *r as usize == relation => Some(*column as usize),
+        _ => None,
     }
 }

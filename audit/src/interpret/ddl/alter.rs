@@ -1,0 +1,228 @@
+//! ALTER TABLE and RENAME.
+
+use super::DdlRun;
+use super::table::Draft;
+use crate::interpret::Effect;
+use crate::interpret::run::{Fault, Outcome};
+use crate::sql::{self};
+use crate::state::catalog::Identity;
+use crate::value::Value;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{self as pg, AlterTableType, ObjectType};
+
+impl DdlRun<'_, '_> {
+    pub(super) fn alter_table(&self, alter: &pg::AlterTableStmt) -> Outcome<()> {
+        if alter.objtype != ObjectType::ObjectTable as i32 {
+            return Ok(());
+        }
+        let Some(table) = self.find(alter.relation.as_ref()) else {
+            return if alter.missing_ok {
+                Ok(())
+            } else {
+                Fault::unsure("unknown_table")
+            };
+        };
+        let mut changed = (*table).clone();
+        let mut references = Vec::new();
+        let mut havoc = false;
+        for node in &alter.cmds {
+            let Some(NodeEnum::AlterTableCmd(command)) = &node.node else {
+                continue;
+            };
+            let kind = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
+            let definition = command.def.as_ref().and_then(|node| node.node.as_ref());
+            let column = changed.column(&command.name);
+            match (kind, definition) {
+                (AlterTableType::AtAddColumn, Some(NodeEnum::ColumnDef(definition))) => {
+                    if changed.column(&definition.colname).is_some() {
+                        if command.missing_ok {
+                            continue;
+                        }
+                        return Fault::unsure("column_exists");
+                    }
+                    let mut draft = Draft {
+                        table: changed.clone(),
+                        constraints: Vec::new(),
+                    };
+                    self.add_column(&mut draft, definition)?;
+                    changed = draft.table;
+                    let place = changed.columns.len() - 1;
+                    let column = &changed.columns[place];
+                    let missing = if column.identity != Identity::None || column.generated {
+                        Value::Unknown
+                    } else {
+                        match &column.default {
+                            None => Value::Null,
+                            Some(default) => self.constant(default, column.type_oid, column.type_modifier),
+                        }
+                    };
+                    changed.columns[place].missing = missing;
+                    for (column, constraint) in &draft.constraints {
+                        self.add_constraint(&mut changed, column.as_deref(), constraint, &mut references)?;
+                    }
+                }
+                (AlterTableType::AtDropColumn, _) => match column {
+                    Some(column) => {
+                        changed.columns[column].dropped = true;
+                        changed.columns[column].not_null = false;
+                        changed.keys.retain(|key| !key.columns.contains(&column));
+                        changed.foreign_keys.retain(|key| !key.columns.contains(&column));
+                        if !changed.checks.is_empty() {
+                            // A check that used the column went with it.
+                            changed
+                                .checks
+                                .retain(|check| !check.condition.contains(&command.name));
+                        }
+                    }
+                    None if command.missing_ok => {}
+                    None => return Fault::unsure("unknown_column"),
+                },
+                (AlterTableType::AtSetNotNull, _) => match column {
+                    Some(column) => changed.columns[column].not_null = true,
+                    None => return Fault::unsure("unknown_column"),
+                },
+                (AlterTableType::AtDropNotNull, _) => match column {
+                    Some(column) => changed.columns[column].not_null = false,
+                    None => return Fault::unsure("unknown_column"),
+                },
+                (AlterTableType::AtColumnDefault, _) => match column {
+                    Some(column) => {
+                        changed.columns[column].default = match &command.def {
+                            Some(node) => Some(self.expression_text(node)?),
+                            None => None,
+                        };
+                    }
+                    None => return Fault::unsure("unknown_column"),
+                },
+                (AlterTableType::AtAddConstraint, Some(NodeEnum::Constraint(constraint))) => {
+                    self.add_constraint(&mut changed, None, constraint, &mut references)?;
+                }
+                (AlterTableType::AtDropConstraint, _) => {
+                    changed.keys.retain(|key| key.name != command.name);
+                    changed.checks.retain(|check| check.name != command.name);
+                    changed.foreign_keys.retain(|key| key.name != command.name);
+                }
+                (AlterTableType::AtAlterColumnType, Some(NodeEnum::ColumnDef(definition))) => {
+                    let (Some(column), Some(type_name)) = (column, &definition.type_name) else {
+                        return Fault::unsure("unknown_column");
+                    };
+                    let Some((type_oid, type_modifier)) =
+                        sql::resolve_type(&self.catalog, self.settings, type_name)
+                    else {
+                        return Fault::unsure("unknown_type");
+                    };
+                    changed.columns[column].type_oid = type_oid;
+                    changed.columns[column].type_modifier = type_modifier;
+                    havoc = true;
+                }
+                (AlterTableType::AtEnableRowSecurity | AlterTableType::AtForceRowSecurity, _) => {
+                    changed.unmodelled_read = Some("row_security".to_owned());
+                    changed.unmodelled_write = Some("row_security".to_owned());
+                }
+                (
+                    AlterTableType::AtAttachPartition
+                    | AlterTableType::AtDetachPartition
+                    | AlterTableType::AtAddInherit
+                    | AlterTableType::AtDropInherit,
+                    _,
+                ) => return Fault::unsure("alter_partition"),
+                (
+                    AlterTableType::AtChangeOwner
+                    | AlterTableType::AtSetStatistics
+                    | AlterTableType::AtSetStorage
+                    | AlterTableType::AtSetRelOptions
+                    | AlterTableType::AtResetRelOptions
+                    | AlterTableType::AtClusterOn
+                    | AlterTableType::AtDropCluster
+                    | AlterTableType::AtSetLogged
+                    | AlterTableType::AtSetUnLogged
+                    | AlterTableType::AtReplicaIdentity
+                    | AlterTableType::AtValidateConstraint
+                    | AlterTableType::AtDisableTrig
+                    | AlterTableType::AtDisableTrigAll
+                    | AlterTableType::AtDisableTrigUser,
+                    _,
+                ) => {}
+                _ => return Fault::unsure("alter_table"),
+            }
+        }
+        let id = changed.id;
+        self.edit(|editor| {
+            editor.put(changed);
+            for target in references {
+                editor.alter(target, |target| {
+                    if !target.referenced_by.contains(&id) {
+                        target.referenced_by.push(id);
+                    }
+                });
+            }
+        });
+        if havoc {
+            self.run.effects.borrow_mut().push(Effect::Havoc {
+                table: table.storage,
+                reason: "alter_column_type".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The value of a constant expression, or unknown.
+    pub(super) fn constant(&self, text: &str, type_oid: u32, type_modifier: i32) -> Value {
+        sql::constant(
+            &self.catalog,
+            self.settings,
+            text,
+            type_oid,
+            type_modifier,
+            self.run.context,
+        )
+        .unwrap_or(Value::Unknown)
+    }
+
+    pub(super) fn rename(&self, rename: &pg::RenameStmt) -> Outcome<()> {
+        let kind = ObjectType::try_from(rename.rename_type).unwrap_or(ObjectType::Undefined);
+        let Some(table) = self.find(rename.relation.as_ref()) else {
+            return if rename.missing_ok {
+                Ok(())
+            } else {
+                Fault::unsure("rename")
+            };
+        };
+        match kind {
+            ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectSequence
+            | ObjectType::ObjectMatview => {
+                self.edit(|editor| editor.alter(table.id, |table| table.name.clone_from(&rename.newname)));
+            }
+            ObjectType::ObjectColumn => {
+                let Some(column) = table.column(&rename.subname) else {
+                    return Fault::unsure("unknown_column");
+                };
+                let used = |text: &str| text.contains(&rename.subname);
+                if table.checks.iter().any(|check| used(&check.condition))
+                    || table.columns.iter().any(|column| column.generated)
+                    || table.keys.iter().any(|key| !key.is_plain())
+                {
+                    return Fault::unsure("rename_column");
+                }
+                self.edit(|editor| {
+                    editor.alter(table.id, |table| {
+                        table.columns[column].name.clone_from(&rename.newname)
+                    })
+                });
+            }
+            ObjectType::ObjectTabconstraint => {
+                self.edit(|editor| {
+                    editor.alter(table.id, |table| {
+                        for key in table.keys.iter_mut().filter(|key| key.name == rename.subname) {
+                            key.name.clone_from(&rename.newname);
+                        }
+                    });
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! Constraints of tables and columns: keys, checks, references.
+
+use super::DdlRun;
+use super::string_of;
+use crate::interpret::run::{Fault, Outcome};
+use crate::state::TableId;
+use crate::state::catalog::{Action, Check, ForeignKey, Table, UniqueKey};
+use pg_query::Node;
+use pg_query::protobuf::{self as pg, ConstrType};
+use std::sync::Arc;
+
+impl DdlRun<'_, '_> {
+    pub(super) fn add_constraint(
+        &self,
+        table: &mut Table,
+        column: Option<&str>,
+        constraint: &pg::Constraint,
+        references: &mut Vec<TableId>,
+    ) -> Outcome<()> {
+        let named = |fallback: String| {
+            if constraint.conname.is_empty() {
+                fallback
+            } else {
+                constraint.conname.clone()
+            }
+        };
+        let positions = |table: &Table, nodes: &[Node]| -> Outcome<Vec<usize>> {
+            let names: Vec<&str> = match (nodes, column) {
+                ([], Some(column)) => vec![column],
+                (nodes, _) => nodes.iter().filter_map(string_of).collect(),
+            };
+            match names
+                .iter()
+                .map(|name| table.column(name))
+                .collect::<Option<Vec<usize>>>()
+            {
+                Some(positions) => Ok(positions),
+                None => Fault::unsure("unknown_column"),
+            }
+        };
+        match ConstrType::try_from(constraint.contype) {
+            Ok(kind @ (ConstrType::ConstrPrimary | ConstrType::ConstrUnique)) => {
+                if !constraint.indexname.is_empty() {
+                    // ALTER TABLE … ADD CONSTRAINT … USING INDEX: the index is a key already.
+                    let primary = kind == ConstrType::ConstrPrimary;
+                    for key in table
+                        .keys
+                        .iter_mut()
+                        .filter(|key| key.name == constraint.indexname)
+                    {
+                        key.primary = primary;
+                        key.constraint = true;
+                    }
+                    return Ok(());
+                }
+                let columns = positions(table, &constraint.keys)?;
+                let primary = kind == ConstrType::ConstrPrimary;
+                let joined: Vec<&str> = columns
+                    .iter()
+                    .map(|column| table.columns[*column].name.as_str())
+                    .collect();
+                let name = if primary {
+                    format!("{}_pkey", table.name)
+                } else {
+                    format!("{}_{}_key", table.name, joined.join("_"))
+                };
+                if primary {
+                    for column in &columns {
+                        table.columns[*column].not_null = true;
+                    }
+                }
+                table.keys.push(UniqueKey {
+                    name: named(name),
+                    expressions: vec![None; columns.len()],
+                    columns,
+                    predicate: None,
+                    primary,
+                    constraint: true,
+                    nulls_not_distinct: constraint.nulls_not_distinct,
+                    deferrable: constraint.deferrable,
+                });
+            }
+            Ok(ConstrType::ConstrCheck) => {
+                let Some(expr) = &constraint.raw_expr else {
+                    return Fault::unsure("check_constraint");
+                };
+                let condition = self.expression_text(expr)?;
+                let name = match column {
+                    Some(column) => format!("{}_{column}_check", table.name),
+                    None => format!("{}_check{}", table.name, table.checks.len()),
+                };
+                table.checks.push(Check {
+                    name: named(name),
+                    condition,
+                });
+            }
+            Ok(ConstrType::ConstrForeign) => {
+                let columns = positions(table, &constraint.fk_attrs)?;
+                let Some(range) = &constraint.pktable else {
+                    return Fault::unsure("foreign_key");
+                };
+                let own = range.relname == table.name
+                    && (range.schemaname.is_empty() || range.schemaname == table.schema);
+                let target = match self.find(Some(range)) {
+                    Some(target) => target,
+                    None if own => Arc::new(table.clone()),
+                    None => return Fault::unsure("unknown_table"),
+                };
+                let target_columns = if constraint.pk_attrs.is_empty() {
+                    match target.primary_key() {
+                        Some(key) => key.columns.clone(),
+                        None => return Fault::unsure("foreign_key"),
+                    }
+                } else {
+                    let names = constraint.pk_attrs.iter().filter_map(string_of);
+                    match names
+                        .map(|name| target.column(name))
+                        .collect::<Option<Vec<usize>>>()
+                    {
+                        Some(columns) => columns,
+                        None => return Fault::unsure("unknown_column"),
+                    }
+                };
+                let joined: Vec<&str> = columns
+                    .iter()
+                    .map(|column| table.columns[*column].name.as_str())
+                    .collect();
+                let name = named(format!("{}_{}_fkey", table.name, joined.join("_")));
+                if own && target.id == table.id {
+                    table.referenced_by.push(table.id);
+                } else {
+                    references.push(target.id);
+                }
+                table.foreign_keys.push(ForeignKey {
+                    name,
+                    columns,
+                    target: target.id,
+                    target_columns,
+                    on_update: action(&constraint.fk_upd_action),
+                    on_delete: action(&constraint.fk_del_action),
+                    deferrable: constraint.deferrable,
+                    match_full: constraint.fk_matchtype == "f",
+                    validated: !constraint.skip_validation,
+                });
+            }
+            Ok(ConstrType::ConstrNotnull) => {
+                for column in positions(table, &constraint.keys)? {
+                    table.columns[column].not_null = true;
+                }
+            }
+            Ok(ConstrType::ConstrExclusion) => {
+                table.unmodelled_write = Some("exclusion_constraint".to_owned())
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn action(letter: &str) -> Action {
+    match letter {
+        "r" => Action::Restrict,
+        "c" => Action::Cascade,
+        "n" => Action::SetNull,
+        "d" => Action::SetDefault,
+        _ => Action::NoAction,
+    }
+}

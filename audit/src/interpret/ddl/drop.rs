@@ -1,0 +1,160 @@
+//! DROP, and what goes with it.
+
+use super::DdlRun;
+use super::string_of;
+use crate::interpret::run::{Fault, Outcome};
+use crate::state::TableId;
+use crate::state::catalog::{Table, TableKind};
+use pg_query::NodeEnum;
+use pg_query::protobuf::{self as pg, ObjectType};
+use std::sync::Arc;
+
+impl DdlRun<'_, '_> {
+    pub(super) fn drop(&self, drop: &pg::DropStmt) -> Outcome<()> {
+        let kind = ObjectType::try_from(drop.remove_type).unwrap_or(ObjectType::Undefined);
+        let cascade = drop.behavior == pg::DropBehavior::DropCascade as i32;
+        match kind {
+            ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectMatview
+            | ObjectType::ObjectSequence => {
+                let mut tables = Vec::new();
+                for object in &drop.objects {
+                    let Some(NodeEnum::List(list)) = &object.node else {
+                        continue;
+                    };
+                    let names: Vec<&str> = list.items.iter().filter_map(string_of).collect();
+                    let (schema, name) = match names.as_slice() {
+                        [name] => (None, *name),
+                        [.., schema, name] => (Some(*schema), *name),
+                        [] => continue,
+                    };
+                    if let Some(table) = self.catalog.find(schema, name, &self.settings.search_path) {
+                        tables.push(table.clone());
+                    }
+                }
+                if cascade {
+                    tables.extend(self.views_over(&tables));
+                    if tables.iter().any(|table| table.kind == TableKind::Sequence) {
+                        // Defaults that used the sequence are gone, too.
+                        self.run.note("drop_cascade");
+                    }
+                }
+                self.edit(|editor| {
+                    let mut place = 0;
+                    while place < tables.len() {
+                        let table = tables[place].clone();
+                        for child in &table.children {
+                            if let Some(child) = editor.table(*child).cloned() {
+                                tables.push(child);
+                            }
+                        }
+                        editor.drop_table(table.id);
+                        place += 1;
+                    }
+                });
+            }
+            ObjectType::ObjectIndex => {
+                let mut catalog = self.catalog.clone();
+                for object in &drop.objects {
+                    let Some(NodeEnum::List(list)) = &object.node else {
+                        continue;
+                    };
+                    let Some(name) = list.items.last().and_then(string_of) else {
+                        continue;
+                    };
+                    let owner = catalog
+                        .tables()
+                        .into_iter()
+                        .find(|table| table.keys.iter().any(|key| key.name == name))
+                        .map(|table| table.id);
+                    if let Some(owner) = owner {
+                        catalog = catalog.with(|editor| {
+                            editor.alter(owner, |table| table.keys.retain(|key| key.name != name))
+                        });
+                    }
+                }
+                self.publish(catalog);
+            }
+            ObjectType::ObjectType => {
+                let mut catalog = self.catalog.clone();
+                for object in &drop.objects {
+                    let Some(NodeEnum::TypeName(name)) = &object.node else {
+                        continue;
+                    };
+                    let Some(last) = name.names.last().and_then(string_of) else {
+                        continue;
+                    };
+                    if let Some(found) = catalog
+                        .find_type(None, last, &self.settings.search_path)
+                        .map(|found| found.oid)
+                    {
+                        catalog = catalog.with(|editor| editor.drop_type(found));
+                    }
+                }
+                self.publish(catalog);
+            }
+            ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine => {
+                let mut catalog = self.catalog.clone();
+                for object in &drop.objects {
+                    let Some(NodeEnum::ObjectWithArgs(object)) = &object.node else {
+                        continue;
+                    };
+                    if let Some(name) = object.objname.last().and_then(string_of) {
+                        catalog = catalog.with(|editor| editor.drop_functions(name));
+                    }
+                }
+                self.publish(catalog);
+            }
+            ObjectType::ObjectSchema => {
+                let names: Vec<&str> = drop.objects.iter().filter_map(string_of).collect();
+                let gone: Vec<TableId> = self
+                    .catalog
+                    .tables()
+                    .into_iter()
+                    .filter(|table| names.contains(&table.schema.as_str()))
+                    .map(|table| table.id)
+                    .collect();
+                self.edit(|editor| {
+                    for table in gone {
+                        editor.drop_table(table);
+                    }
+                });
+            }
+            ObjectType::ObjectTrigger
+            | ObjectType::ObjectRule
+            | ObjectType::ObjectPolicy
+            | ObjectType::ObjectExtension => {}
+            _ => return Fault::unsure("drop"),
+        }
+        Ok(())
+    }
+
+    /// The views that use these tables, directly or through other views. Where a name is enough to doubt it, what
+    /// depends on it is not known to be there any more.
+    pub(super) fn views_over(&self, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
+        let mut gone: Vec<Arc<Table>> = tables.to_vec();
+        let mut place = 0;
+        while place < gone.len() {
+            let name = gone[place].name.clone();
+            for view in self.catalog.tables() {
+                let uses = |definition: &Arc<str>| match pg_query::parse(
+                    definition,
+                    pg_query::ParserOptions::default(),
+                ) {
+                    Ok(parsed) => parsed.tables().iter().any(|table| {
+                        let (_, last) = table.rsplit_once('.').unwrap_or(("", table));
+                        last.trim_matches('"') == name
+                    }),
+                    Err(_) => true,
+                };
+                let known = gone.iter().any(|other| other.id == view.id);
+                if !known && view.definition.as_ref().is_some_and(uses) {
+                    gone.push(view.clone());
+                }
+            }
+            place += 1;
+        }
+        gone.split_off(tables.len())
+    }
+}

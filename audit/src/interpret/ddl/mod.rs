@@ -1,0 +1,215 @@
+//! DDL: the catalog that a statement leaves behind.
+//!
+//! Always true: what is not followed leaves its tables unknown; the server may refuse any DDL for reasons that are
+//! not modelled, so no error is ever held against it.
+
+mod table;
+mod constraint;
+mod alter;
+mod drop;
+mod index;
+mod view;
+mod function;
+
+use super::Effect;
+use super::expect::{Expect, Tag};
+use super::run::{Fault, Outcome, Run};
+use crate::sql::SessionSettings;
+use crate::sql::plan::Ddl;
+use crate::state::catalog::{Editor, TEMPORARY, Table, TableKind, Type, TypeKind};
+use crate::state::{Catalog, TableId};
+use pg_query::protobuf::{self as pg};
+use pg_query::{Node, NodeEnum};
+use std::sync::Arc;
+
+pub(super) fn apply(run: &Run<'_>, ddl: &Ddl) -> Outcome<Expect> {
+    let catalog = run.views.latest.catalog().clone();
+    let mut settings = SessionSettings::default();
+    settings.search_path = ddl.search_path.clone();
+    let change = DdlRun {
+        run,
+        catalog,
+        settings: &settings,
+    };
+    let mut expect = Expect::success(run.context.clone());
+    expect.any_error = true;
+    if let Some(tag) = change.apply(&ddl.statement)? {
+        expect.tag = Some(tag);
+    }
+    Ok(expect)
+}
+
+struct DdlRun<'r, 'a> {
+    run: &'r Run<'a>,
+    catalog: Catalog,
+    settings: &'r SessionSettings,
+}
+
+impl DdlRun<'_, '_> {
+    fn apply(&self, statement: &NodeEnum) -> Outcome<Option<Tag>> {
+        match statement {
+            NodeEnum::CreateStmt(create) => self.create_table(create)?,
+            NodeEnum::CreateTableAsStmt(create) => return self.create_table_as(create),
+            NodeEnum::DropStmt(drop) => self.drop(drop)?,
+            NodeEnum::AlterTableStmt(alter) => self.alter_table(alter)?,
+            NodeEnum::IndexStmt(index) => self.create_index(index)?,
+            NodeEnum::ViewStmt(view) => self.create_view(view)?,
+            NodeEnum::CreateSeqStmt(create) => {
+                let Some(range) = &create.sequence else {
+                    return Fault::unsure("create_sequence");
+                };
+                let schema = self.schema_for(range);
+                if self.exists(&schema, &range.relname) {
+                    return Ok(None);
+                }
+                self.edit(|editor| {
+                    let id = TableId(editor.new_id(&schema, &range.relname));
+                    editor.put(Table::new(id, &schema, &range.relname, TableKind::Sequence));
+                });
+            }
+            NodeEnum::AlterSeqStmt(_) | NodeEnum::CreateExtensionStmt(_) => {}
+            NodeEnum::CreateEnumStmt(create) => {
+                let (schema, name) = self.qualified(&create.type_name);
+                let labels: Vec<Arc<str>> = create.vals.iter().filter_map(string_of).map(Arc::from).collect();
+                self.edit(|editor| {
+                    let oid = editor.new_id(&schema, &name);
+                    let array_oid = editor.new_id(&schema, &format!("_{name}"));
+                    let array_name = format!("_{name}");
+                    editor.add_type(Type {
+                        oid,
+                        schema: schema.clone(),
+                        name,
+                        kind: TypeKind::Enum(labels.into()),
+                        array_oid,
+                    });
+                    editor.add_type(Type {
+                        oid: array_oid,
+                        schema,
+                        name: array_name,
+                        kind: TypeKind::Array { element: oid },
+                        array_oid: 0,
+                    });
+                });
+            }
+            NodeEnum::CreateSchemaStmt(create) => {
+                if !create.schema_elts.is_empty() {
+                    return Fault::unsure("create_schema");
+                }
+                self.edit(|editor| editor.add_schema(&create.schemaname));
+            }
+            NodeEnum::CreateFunctionStmt(create) => self.create_function(create)?,
+            NodeEnum::RenameStmt(rename) => self.rename(rename)?,
+            NodeEnum::CreateTrigStmt(trigger) => self.mark(trigger.relation.as_ref(), "trigger", false),
+            NodeEnum::RuleStmt(rule) => self.mark(rule.relation.as_ref(), "rule", true),
+            NodeEnum::CreatePolicyStmt(policy) => self.mark(policy.table.as_ref(), "row_security", true),
+            _ => return Fault::unsure("ddl"),
+        }
+        Ok(None)
+    }
+
+    fn edit(&self, change: impl FnOnce(&mut Editor)) {
+        self.publish(self.catalog.with(change));
+    }
+
+    fn publish(&self, catalog: Catalog) {
+        self.run
+            .effects
+            .borrow_mut()
+            .push(Effect::Catalog(Arc::new(catalog)));
+    }
+
+    fn schema_for(&self, range: &pg::RangeVar) -> String {
+        if range.relpersistence == "t" {
+            return TEMPORARY.to_owned();
+        }
+        if !range.schemaname.is_empty() {
+            return range.schemaname.clone();
+        }
+        self.default_schema()
+    }
+
+    fn default_schema(&self) -> String {
+        let known = self
+            .settings
+            .search_path
+            .iter()
+            .find(|schema| self.catalog.has_schema(schema));
+        known
+            .or(self.settings.search_path.last())
+            .cloned()
+            .unwrap_or_else(|| "public".to_owned())
+    }
+
+    fn qualified(&self, nodes: &[Node]) -> (String, String) {
+        let names: Vec<&str> = nodes.iter().filter_map(string_of).collect();
+        match names.as_slice() {
+            [.., schema, name] => ((*schema).to_owned(), (*name).to_owned()),
+            [name] => (self.default_schema(), (*name).to_owned()),
+            [] => (self.default_schema(), String::new()),
+        }
+    }
+
+    fn exists(&self, schema: &str, name: &str) -> bool {
+        self.catalog.find(Some(schema), name, &[]).is_some()
+    }
+
+    fn find(&self, range: Option<&pg::RangeVar>) -> Option<Arc<Table>> {
+        let range = range?;
+        let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
+        self.catalog
+            .find(schema, &range.relname, &self.settings.search_path)
+            .cloned()
+    }
+
+    fn mark(&self, range: Option<&pg::RangeVar>, reason: &str, reads: bool) {
+        if let Some(table) = self.find(range) {
+            self.edit(|editor| {
+                editor.alter(table.storage, |table| {
+                    table.unmodelled_write = Some(reason.to_owned())
+                });
+                editor.alter(table.id, |table| {
+                    table.unmodelled_write = Some(reason.to_owned());
+                    if reads {
+                        table.unmodelled_read = Some(reason.to_owned());
+                    }
+                });
+            });
+        }
+    }
+
+    fn expression_text(&self, node: &Node) -> Outcome<Arc<str>> {
+        match expression_text(node) {
+            Some(text) => Ok(text),
+            None => Fault::unsure("ddl_expression"),
+        }
+    }
+}
+
+fn string_of(node: &Node) -> Option<&str> {
+    match node.node.as_ref()? {
+        NodeEnum::String(string) => Some(&string.sval),
+        _ => None,
+    }
+}
+
+/// An expression as SQL text.
+fn expression_text(node: &Node) -> Option<Arc<str>> {
+    let target = pg::ResTarget {
+        val: Some(Box::new(node.clone())),
+        ..pg::ResTarget::default()
+    };
+    let select = pg::SelectStmt {
+        target_list: vec![Node {
+            node: Some(NodeEnum::ResTarget(Box::new(target))),
+        }],
+        limit_option: pg::LimitOption::Default as i32,
+        op: pg::SetOperation::SetopNone as i32,
+        ..pg::SelectStmt::default()
+    };
+    let text = statement_text(NodeEnum::SelectStmt(Box::new(select)))?;
+    text.strip_prefix("SELECT ").map(Arc::from)
+}
+
+fn statement_text(node: NodeEnum) -> Option<String> {
+    node.deparse(pg_query::DeparseOptions::default()).ok()
+}
