@@ -207,7 +207,7 @@ impl Order {
         if from.hi < to.lo {
             return true;
         }
-        if from.after.is_empty() {
+        if from.after.is_empty() || from.lo > to.hi {
             return false;
         }
         let mut seen: SmallVec<[CommitId; 16]> = SmallVec::new();
@@ -224,7 +224,10 @@ impl Order {
             if commit.hi < to.lo {
                 return true;
             }
-            stack.extend(commit.after.iter().copied());
+            // Whoever comes after this one came after `b`, too.
+            if commit.lo <= to.hi {
+                stack.extend(commit.after.iter().copied());
+            }
         }
         false
     }
