@@ -6,7 +6,7 @@
 //!
 //! Source: PostgreSQL manual, «Window Functions» and «Window Function Calls».
 
-use super::query::compare_for_sort;
+use super::query::{compare_for_sort, ends, sorted};
 use super::run::{Fault, Frame, Outcome, Run, Scope};
 use crate::sql::plan::{Aggregate, Bound, Expr, FrameMode, Window, WindowFunction};
 use crate::value::{Accumulator, Key, Value};
@@ -118,30 +118,21 @@ impl Run<'_> {
             }
             keyed.push((keys, row));
         }
-        let mut unknown = false;
-        let mut compare = |left: &[Value], right: &[Value]| {
+        let compare = |(left, _): &(Vec<Value>, usize), (right, _): &(Vec<Value>, usize)| {
             for (order, (one, other)) in window.order.iter().zip(left.iter().zip(right)) {
-                match compare_for_sort(one, other, &order.key, self.context.collation) {
-                    Some(Ordering::Equal) => {}
-                    Some(ordering) => return ordering,
-                    None => {
-                        unknown = true;
-                        return Ordering::Equal;
-                    }
+                match compare_for_sort(one, other, &order.key, self.context.collation)? {
+                    Ordering::Equal => {}
+                    ordering => return Some(ordering),
                 }
             }
-            Ordering::Equal
+            Some(Ordering::Equal)
         };
-        keyed.sort_by(|(left, _), (right, _)| compare(left, right));
-        let mut starts = vec![0];
-        for place in 1..keyed.len() {
-            if compare(&keyed[place - 1].0, &keyed[place].0) != Ordering::Equal {
-                starts.push(place);
-            }
-        }
-        if unknown {
+        let Some(keyed) = sorted(keyed, &compare) else {
             return Ok(None);
-        }
+        };
+        let mut starts = vec![0];
+        let ends = ends(&keyed, &compare);
+        starts.extend(ends.iter().filter(|end| **end < keyed.len()));
         let mut peers = Vec::with_capacity(keyed.len());
         let mut group = Vec::with_capacity(keyed.len());
         for (number, start) in starts.iter().enumerate() {

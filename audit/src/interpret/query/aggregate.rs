@@ -1,13 +1,12 @@
 //! Aggregates: what is added up, row by row, and what comes of it.
 
-use super::order::compare_for_sort;
+use super::order::{compare_for_sort, sorted};
 use crate::interpret::run::{Outcome, Run, Scope};
 use crate::sql::plan::{Aggregate, SortKey};
 use crate::value::compare::same;
 use crate::value::{Accumulator, Collation, Key, Value, oid};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::cmp::Ordering;
 
 /// The running value of an aggregate over one group.
@@ -110,27 +109,24 @@ impl Run<'_> {
                     collation_is_c: self.context.collation == Collation::Bytes,
                 })
                 .collect();
-            let unknown = Cell::new(keys.is_empty());
-            sum.rows.sort_by(|(left, left_row), (right, right_row)| {
+            type Row = (Vec<Value>, SmallVec<[Value; 2]>);
+            let compare = |(left, left_row): &Row, (right, right_row): &Row| {
                 for key in &keys {
-                    match compare_for_sort(&left[key.column], &right[key.column], key, self.context.collation)
-                    {
-                        Some(Ordering::Equal) => {}
-                        Some(ordering) => return ordering,
-                        None => unknown.set(true),
+                    let (left, right) = (&left[key.column], &right[key.column]);
+                    match compare_for_sort(left, right, key, self.context.collation)? {
+                        Ordering::Equal => {}
+                        ordering => return Some(ordering),
                     }
                 }
                 let alike = left_row
                     .iter()
                     .zip(right_row)
                     .all(|(one, other)| same(one, other, Collation::Bytes) == Some(true));
-                if !alike {
-                    unknown.set(true);
-                }
-                Ordering::Equal
-            });
-            if unknown.get() {
-                return Ok(Value::Unknown);
+                alike.then_some(Ordering::Equal)
+            };
+            match sorted(std::mem::take(&mut sum.rows), &compare) {
+                Some(rows) if !keys.is_empty() => sum.rows = rows,
+                _ => return Ok(Value::Unknown),
             }
         }
         for (_, arguments) in &sum.rows {

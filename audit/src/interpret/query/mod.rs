@@ -27,7 +27,7 @@ pub(super) use limit::Cutting;
 use limit::cut_loosely;
 pub(super) use lock::Newest;
 use order::First;
-pub(super) use order::compare_for_sort;
+pub(super) use order::{compare_for_sort, ends, sorted};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -34,11 +34,10 @@ impl Run<'_> {
             return;
         }
         let mut keys = order.len();
-        let mut places: Vec<usize> = (0..count).collect();
+        let places;
         // The first key that cannot be compared ends the known order.
         loop {
-            let unknown = Cell::new(false);
-            let compare = |left: &usize, right: &usize| -> Ordering {
+            let compare = |left: &usize, right: &usize| -> Option<Ordering> {
                 for key in &order[..keys] {
                     let (one, other) = (
                         &output.rows[*left].values[key.column],
@@ -46,37 +45,23 @@ impl Run<'_> {
                     );
                     match compare_for_sort(one, other, key, self.context.collation) {
                         Some(Ordering::Equal) => {}
-                        Some(ordering) => return ordering,
+                        Some(ordering) => return Some(ordering),
                         None => {
                             if !one.has_unknown() && !other.has_unknown() {
                                 self.note("collation");
                             }
-                            unknown.set(true);
-                            return Ordering::Equal;
+                            return None;
                         }
                     }
                 }
-                Ordering::Equal
+                Some(Ordering::Equal)
             };
-            places.sort_by(compare);
-            if unknown.get() {
+            let Some(sorted) = sorted((0..count).collect(), &compare) else {
                 keys -= 1;
-                places = (0..count).collect();
                 continue;
-            }
-            let mut ends = Vec::new();
-            for window in 1..count {
-                if compare(&places[window - 1], &places[window]) != Ordering::Equal {
-                    ends.push(window);
-                }
-            }
-            if unknown.get() {
-                keys -= 1;
-                places = (0..count).collect();
-                continue;
-            }
-            ends.push(count);
-            output.ends = ends;
+            };
+            output.ends = ends(&sorted, &compare);
+            places = sorted;
             break;
         }
         let mut taken: Vec<Option<OutputRow>> =
@@ -235,6 +220,44 @@ impl Run<'_> {
     }
 }
 
+/// Sorts, keeping the order of what is equal; `None` as soon as two cannot be compared. Where some pairs can be
+/// compared and others cannot there is no total order, which the standard library's sort would not forgive.
+pub(in crate::interpret) fn sorted<T>(
+    mut items: Vec<T>,
+    compare: &impl Fn(&T, &T) -> Option<Ordering>,
+) -> Option<Vec<T>> {
+    let count = items.len();
+    if count <= 1 {
+        return Some(items);
+    }
+    let right = items.split_off(count / 2);
+    let mut left = sorted(items, compare)?.into_iter().peekable();
+    let mut right = sorted(right, compare)?.into_iter().peekable();
+    let mut merged = Vec::with_capacity(count);
+    while let (Some(one), Some(other)) = (left.peek(), right.peek()) {
+        let from = match compare(one, other)? {
+            Ordering::Greater => &mut right,
+            _ => &mut left,
+        };
+        merged.extend(from.next());
+    }
+    merged.extend(left);
+    merged.extend(right);
+    Some(merged)
+}
+
+/// Where one group of equals ends and the next begins, in what was sorted by this comparison.
+pub(in crate::interpret) fn ends<T>(
+    sorted: &[T],
+    compare: &impl Fn(&T, &T) -> Option<Ordering>,
+) -> Vec<usize> {
+    let differ = |place: &usize| compare(&sorted[place - 1], &sorted[*place]) != Some(Ordering::Equal);
+    let inner = (1..sorted.len()).filter(differ);
+    inner
+        .chain((!sorted.is_empty()).then_some(sorted.len()))
+        .collect()
+}
+
 pub(in crate::interpret) fn compare_for_sort(
     left: &Value,
     right: &Value,
@@ -273,4 +296,28 @@ pub(in crate::interpret) fn compare_for_sort(
     } else {
         ordering
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ends, sorted};
+    use std::cmp::Ordering;
+
+    #[test]
+    fn what_cannot_be_compared_is_not_sorted() {
+        let numbers: Vec<i32> = (0..60).map(|n| n * 37 % 50).collect();
+        let by_tens = |one: &i32, other: &i32| Some((one / 10).cmp(&(other / 10)));
+        let mut expected = numbers.clone();
+        expected.sort_by_key(|n| n / 10);
+        let result = sorted(numbers.clone(), &by_tens);
+        assert_eq!(result.as_ref(), Some(&expected));
+        assert_eq!(ends(&expected, &by_tens).len(), 5);
+        // Some pairs can be compared, their neighbours cannot: no order, and no panic.
+        let partly = |one: &i32, other: &i32| match (one - other) % 3 {
+            0 => None,
+            1 => Some(Ordering::Less),
+            _ => Some(Ordering::Greater),
+        };
+        assert_eq!(sorted(numbers, &partly), None);
+    }
 }
