@@ -1,0 +1,284 @@
+//! What a routine has written so far, and a view with that on top.
+
+use super::OWN;
+use super::ended::common;
+use crate::interpret::Effect;
+use crate::interpret::run::{Fault, Outcome};
+use crate::state::view::Knowledge;
+use crate::state::{Catalog, Row, RowId, TableId, View};
+use crate::value::compare::same;
+use crate::value::{Collation, Value};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What a routine has written so far.
+#[derive(Clone, Default)]
+pub(super) struct Changes {
+    pub(super) tables: BTreeMap<TableId, Changed>,
+    pub(super) effects: Vec<Option<Effect>>,
+    /// Which effect made a row of our own, or last changed a row that was there.
+    pub(super) places: BTreeMap<(TableId, RowId), usize>,
+    pub(super) next: u64,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Changed {
+    pub(super) replaced: BTreeMap<RowId, Option<Row>>,
+    pub(super) inserted: BTreeMap<RowId, Row>,
+    /// Rows that nobody has seen may have been written.
+    pub(super) unseen: bool,
+    /// Nothing is known of its rows any more.
+    pub(super) havoc: bool,
+}
+
+impl Changes {
+    pub(super) fn apply(&mut self, effect: Effect, depth: u64) -> Outcome<()> {
+        match effect {
+            Effect::Insert { table, row } => {
+                let id = RowId(OWN | (depth << 40) | self.next);
+                self.next += 1;
+                self.tables
+                    .entry(table)
+                    .or_default()
+                    .inserted
+                    .insert(id, row.clone());
+                self.places.insert((table, id), self.effects.len());
+                self.effects.push(Some(Effect::Insert { table, row }));
+            }
+            Effect::Update {
+                table,
+                id,
+                before,
+                after,
+            } => {
+                let changed = self.tables.entry(table).or_default();
+                if let Some(own) = changed.inserted.get_mut(&id) {
+                    *own = after.clone();
+                    if let Some(place) = self.places.get(&(table, id)) {
+                        self.effects[*place] = Some(Effect::Insert { table, row: after });
+                    }
+                    return Ok(());
+                }
+                changed.replaced.insert(id, Some(after.clone()));
+                let before = self.first_version(table, id).unwrap_or(before);
+                self.places.insert((table, id), self.effects.len());
+                self.effects.push(Some(Effect::Update {
+                    table,
+                    id,
+                    before,
+                    after,
+                }));
+            }
+            Effect::Delete { table, id, before } => {
+                let changed = self.tables.entry(table).or_default();
+                if changed.inserted.remove(&id).is_some() {
+                    if let Some(place) = self.places.remove(&(table, id)) {
+                        self.effects[place] = None;
+                    }
+                    return Ok(());
+                }
+                changed.replaced.insert(id, None);
+                let before = self.first_version(table, id).unwrap_or(before);
+                self.places.insert((table, id), self.effects.len());
+                self.effects.push(Some(Effect::Delete { table, id, before }));
+            }
+            Effect::Unseen { table } => {
+                self.tables.entry(table).or_default().unseen = true;
+                self.effects.push(Some(Effect::Unseen { table }));
+            }
+            Effect::Havoc { table, reason } => {
+                self.tables.entry(table).or_default().havoc = true;
+                self.effects.push(Some(Effect::Havoc { table, reason }));
+            }
+            _ => return Fault::unsure("routine_effect"),
+        }
+        Ok(())
+    }
+
+    /// Several changes of one row count as one: takes back the earlier one and tells what it started from.
+    pub(super) fn first_version(&mut self, table: TableId, id: RowId) -> Option<Row> {
+        let place = *self.places.get(&(table, id))?;
+        match self.effects[place].take() {
+            Some(Effect::Update { before, .. } | Effect::Delete { before, .. }) => Some(before),
+            _ => None,
+        }
+    }
+
+    /// Two ways from the same begin of which one was gone, and nobody knows which.
+    pub(super) fn merge(mut self, mut other: Changes) -> Changes {
+        let mut lost: Vec<TableId> = Vec::new();
+        let mut rows: Vec<(TableId, RowId)> = self.places.keys().copied().collect();
+        rows.extend(other.places.keys());
+        rows.sort();
+        rows.dedup();
+        for (table, id) in rows {
+            let mine = self.effect(table, id).cloned();
+            match (mine, other.effect(table, id).cloned()) {
+                (Some(Effect::Insert { row: x, .. }), Some(Effect::Insert { row: y, .. })) => {
+                    let row = common(&x, &y);
+                    self.set(table, id, Effect::Insert { table, row });
+                }
+                (Some(Effect::Update { before, after: x, .. }), Some(Effect::Update { after: y, .. })) => {
+                    let after = common(&x, &y);
+                    self.set(
+                        table,
+                        id,
+                        Effect::Update {
+                            table,
+                            id,
+                            before,
+                            after,
+                        },
+                    );
+                }
+                (Some(Effect::Delete { .. }), Some(Effect::Delete { .. })) | (None, None) => {}
+                // Whether the row is there, or whether it is locked, is not known.
+                _ => lost.push(table),
+            }
+        }
+        for (table, changed) in &mut other.tables {
+            let own = self.tables.entry(*table).or_default();
+            if changed.unseen && !own.unseen {
+                own.unseen = true;
+                self.effects.push(Some(Effect::Unseen { table: *table }));
+            }
+            if changed.havoc && !own.havoc {
+                lost.push(*table);
+            }
+        }
+        for table in lost {
+            self.tables.entry(table).or_default().havoc = true;
+            let reason = "unknown_condition".to_owned();
+            self.effects.push(Some(Effect::Havoc { table, reason }));
+        }
+        self.next = self.next.max(other.next);
+        self
+    }
+
+    pub(super) fn effect(&self, table: TableId, id: RowId) -> Option<&Effect> {
+        self.places
+            .get(&(table, id))
+            .and_then(|place| self.effects[*place].as_ref())
+    }
+
+    pub(super) fn set(&mut self, table: TableId, id: RowId, effect: Effect) {
+        let changed = self.tables.entry(table).or_default();
+        match &effect {
+            Effect::Insert { row, .. } => {
+                changed.inserted.insert(id, row.clone());
+            }
+            Effect::Update { after, .. } => {
+                changed.replaced.insert(id, Some(after.clone()));
+            }
+            _ => {}
+        }
+        match self.places.get(&(table, id)) {
+            Some(place) => self.effects[*place] = Some(effect),
+            None => {
+                self.places.insert((table, id), self.effects.len());
+                self.effects.push(Some(effect));
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects).into_iter().flatten().collect()
+    }
+}
+
+/// A view with a routine's own writes on top.
+pub(super) struct Layer<'a> {
+    pub(super) base: &'a dyn View,
+    pub(super) changes: Rc<RefCell<Changes>>,
+}
+
+impl View for Layer<'_> {
+    fn catalog(&self) -> &Catalog {
+        self.base.catalog()
+    }
+
+    fn knowledge(&self, table: TableId) -> Knowledge {
+        match self.changes.borrow().tables.get(&table) {
+            Some(own) if own.unseen || own.havoc => Knowledge::Partial,
+            _ => self.base.knowledge(table),
+        }
+    }
+
+    fn scan(&self, table: TableId, each: &mut dyn FnMut(RowId, &Row)) {
+        let changes = self.changes.borrow();
+        let own = changes.tables.get(&table);
+        if own.is_some_and(|own| own.havoc) {
+            return;
+        }
+        self.base.scan(
+            table,
+            &mut |id, row| match own.and_then(|own| own.replaced.get(&id)) {
+                None => each(id, row),
+                Some(Some(row)) => each(id, row),
+                Some(None) => {}
+            },
+        );
+        for (id, row) in own.into_iter().flat_map(|own| &own.inserted) {
+            each(*id, row);
+        }
+    }
+
+    fn lookup(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> bool {
+        let changes = self.changes.borrow();
+        let own = changes.tables.get(&table);
+        if own.is_some_and(|own| own.havoc) {
+            return false;
+        }
+        let sure = self.base.lookup(table, columns, key, &mut |id, row| {
+            if !own.is_some_and(|own| own.replaced.contains_key(&id)) {
+                each(id, row);
+            }
+        });
+        let fits = |row: &Row| {
+            columns.iter().zip(key).all(|(column, value)| {
+                row.get(*column)
+                    .is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
+            })
+        };
+        if let Some(own) = own {
+            let replaced = own
+                .replaced
+                .iter()
+                .filter_map(|(id, row)| row.as_ref().map(|row| (id, row)));
+            for (id, row) in replaced.chain(&own.inserted) {
+                if fits(row) {
+                    each(*id, row);
+                }
+            }
+        }
+        sure && !own.is_some_and(|own| own.unseen)
+    }
+
+    fn is_fixed(&self, table: TableId, columns: &[usize], key: &[Value]) -> bool {
+        self.base.is_fixed(table, columns, key)
+    }
+
+    fn row(&self, table: TableId, id: RowId) -> Option<Row> {
+        let changes = self.changes.borrow();
+        if let Some(own) = changes.tables.get(&table) {
+            if let Some(row) = own.inserted.get(&id) {
+                return Some(row.clone());
+            }
+            if let Some(row) = own.replaced.get(&id) {
+                return row.clone();
+            }
+        }
+        self.base.row(table, id)
+    }
+
+    fn now(&self) -> Value {
+        self.base.now()
+    }
+}

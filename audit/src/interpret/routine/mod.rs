@@ -1,0 +1,237 @@
+//! Functions and procedures that users wrote, run statement by statement.
+//!
+//! Always true:
+//!   - a later statement of a routine sees what an earlier one wrote;
+//!   - under READ COMMITTED every statement of a routine may see a newer snapshot than the one before. What was
+//!     locked cannot have changed since, so one view of the newest state serves all writes, and one read of a
+//!     snapshot is the snapshot's. Beyond that the routine is run on the oldest and on the newest state that it can
+//!     see, and what differs is unknown.
+
+mod body;
+mod statement;
+mod ended;
+mod changes;
+
+use super::expect::{ExpectedRow, Group, Rows};
+use super::run::{Fault, Outcome, Run};
+use super::{Touch, Views};
+use crate::sql::plan::Routine;
+use crate::state::{Row, RowId, TableId, View};
+use crate::value::Value;
+use body::Body;
+use changes::{Changes, Layer};
+use ended::Ended;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Ids of rows that a routine inserted and may yet change itself.
+const OWN: u64 = 1 << 61;
+const STEPS_MAX: usize = 100_000;
+/// Each unknown condition doubles what is run behind it, at worst.
+const FORKS_MAX: usize = 64;
+
+impl Run<'_> {
+    pub(super) fn call_routine(&self, routine: &Arc<Routine>, arguments: Vec<Value>) -> Outcome<Value> {
+        let strict = routine.function.as_ref().is_some_and(|function| function.strict);
+        if strict && arguments.iter().any(Value::is_null) {
+            return Ok(Value::Null);
+        }
+        let ended = self.run_body(routine, arguments)?;
+        if routine.returns_void {
+            return Ok(if routine.procedure {
+                Value::Null
+            } else {
+                Value::Text(Arc::from(""))
+            });
+        }
+        match ended.returned {
+            Some(value) => Ok(value),
+            None => Fault::unsure(format!("function_{}", routine.name)),
+        }
+    }
+
+    /// CALL: the INOUT arguments are answered as one row.
+    pub(super) fn call_procedure(
+        &self,
+        routine: &Arc<Routine>,
+        arguments: Vec<Value>,
+    ) -> Outcome<Option<Rows>> {
+        let ended = self.run_body(routine, arguments)?;
+        if routine.outputs.is_empty() {
+            return Ok(None);
+        }
+        let values = routine
+            .outputs
+            .iter()
+            .map(|place| ended.variables[*place].clone())
+            .collect();
+        let row = ExpectedRow {
+            values,
+            certain: true,
+            sources: SmallVec::new(),
+        };
+        Ok(Some(Rows {
+            groups: vec![Group {
+                rows: vec![row],
+                take: None,
+            }],
+            types: routine
+                .outputs
+                .iter()
+                .map(|place| routine.variables[*place].type_oid)
+                .collect(),
+            names: routine
+                .outputs
+                .iter()
+                .map(|place| routine.variables[*place].name.clone())
+                .collect(),
+            ..Rows::default()
+        }))
+    }
+
+    fn run_body(&self, routine: &Arc<Routine>, arguments: Vec<Value>) -> Outcome<Ended> {
+        if self.routine_depth > 8 {
+            return Fault::unsure("routine_depth");
+        }
+        let views = self.views;
+        let first = match self.run_on(routine, arguments.clone(), views, views) {
+            // A newer snapshot may have been kinder.
+            Err(Fault::Raised { .. }) if views.recheck && !self.is_quiet() => {
+                return Fault::unsure("routine_snapshots");
+            }
+            other => other?,
+        };
+        if !views.recheck || (first.reads <= 1 && first.effects.is_empty()) {
+            return Ok(self.adopt(first));
+        }
+        let newest = Views {
+            snapshot: views.latest,
+            ..views
+        };
+        if first.reads <= 1 {
+            // What is found to be written after the read may be found in a newer snapshot.
+            let second = self.run_on(routine, arguments, views, newest)?;
+            return match first.merge(second, routine) {
+                Some(both) => Ok(self.adopt(both)),
+                None => Fault::unsure("routine_snapshots"),
+            };
+        }
+        if self.is_quiet() {
+            return Ok(self.adopt(first));
+        }
+        let second = self.run_on(routine, arguments, newest, newest)?;
+        match first.merge(second, routine) {
+            // Between two equal answers there may have been another one.
+            Some(both) => Ok(self.adopt(both.forget_answer(routine))),
+            None => Fault::unsure("routine_snapshots"),
+        }
+    }
+
+    fn adopt(&self, ended: Ended) -> Ended {
+        self.effects.borrow_mut().extend(ended.effects.iter().cloned());
+        ended
+    }
+
+    /// Whether everything that was read is the same version in the snapshot and in the newest state.
+    fn is_quiet(&self) -> bool {
+        let same_rows = |one: &[(RowId, Row)], other: &[(RowId, Row)]| {
+            let alike = |((a, x), (b, y)): (&(RowId, Row), &(RowId, Row))| a == b && Arc::ptr_eq(x, y);
+            one.len() == other.len() && one.iter().zip(other).all(alike)
+        };
+        let mut known: Vec<TableId> = Vec::new();
+        self.touches().iter().all(|touch| {
+            let read = |view: &dyn View| {
+                let mut rows = Vec::new();
+                match touch {
+                    Touch::Key { table, columns, key } => {
+                        view.lookup(*table, columns, key, &mut |id, row| rows.push((id, row.clone())));
+                    }
+                    Touch::Scan { table, .. } => {
+                        view.scan(*table, &mut |id, row| rows.push((id, row.clone())));
+                    }
+                }
+                rows.sort_by_key(|(id, _)| *id);
+                rows
+            };
+            if let Touch::Scan { table, .. } = touch {
+                if known.contains(table) {
+                    return true;
+                }
+                known.push(*table);
+            }
+            same_rows(&read(self.views.snapshot), &read(self.views.latest))
+        })
+    }
+
+    /// Runs the body: the first statement that reads, and those before it, on `views`, the others on `later`.
+    fn run_on(
+        &self,
+        routine: &Arc<Routine>,
+        arguments: Vec<Value>,
+        views: Views<'_>,
+        later: Views<'_>,
+    ) -> Outcome<Ended> {
+        let changes = Rc::new(RefCell::new(Changes::default()));
+        let snapshot = Layer {
+            base: views.snapshot,
+            changes: changes.clone(),
+        };
+        let latest = Layer {
+            base: views.latest,
+            changes: changes.clone(),
+        };
+        let later_snapshot = Layer {
+            base: later.snapshot,
+            changes: changes.clone(),
+        };
+        let mut body = Body {
+            run: self,
+            routine,
+            views: Views {
+                snapshot: &snapshot,
+                latest: &latest,
+                recheck: views.recheck,
+            },
+            later: Views {
+                snapshot: &later_snapshot,
+                latest: &latest,
+                recheck: views.recheck,
+            },
+            reads: 0,
+            changes: changes.clone(),
+            variables: vec![Value::Null; routine.variables.len()],
+            row_count: Some(0),
+            found: routine
+                .variables
+                .iter()
+                .position(|variable| variable.name == "found"),
+            steps: 0,
+            forks: 0,
+            returned: None,
+        };
+        for (place, value) in arguments.into_iter().enumerate() {
+            body.variables[place] = value;
+        }
+        if let Some(found) = body.found {
+            body.variables[found] = Value::Bool(false);
+        }
+        for (place, variable) in routine.variables.iter().enumerate() {
+            if let Some(default) = &variable.default {
+                body.assign(place, default)?;
+            }
+        }
+        body.run(&routine.body)?;
+        let (returned, variables) = (body.returned.take(), std::mem::take(&mut body.variables));
+        let reads = body.reads;
+        drop(body);
+        let effects = changes.borrow_mut().take();
+        Ok(Ended {
+            returned,
+            variables,
+            effects,
+            reads,
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! SQL inside a routine: its variables are the parameters, its rows go into variables.
+
+use super::body::Body;
+use crate::interpret::run::{Fault, Outcome, Run};
+use crate::sql::plan::{Kind, Planned};
+use crate::value::compare::same;
+use crate::value::{self, CastKind, Collation, Value};
+use std::sync::Arc;
+
+impl Body<'_, '_> {
+    /// The value of an expression: a query of one row and one column.
+    pub(super) fn value(&mut self, planned: &Arc<Planned>) -> Outcome<Value> {
+        let Some(rows) = self.rows(planned)? else {
+            return Ok(Value::Unknown);
+        };
+        Ok(rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next())
+            .unwrap_or(Value::Null))
+    }
+
+    pub(super) fn assign(&mut self, variable: usize, planned: &Arc<Planned>) -> Outcome<()> {
+        let value = self.value(planned)?;
+        let from = planned.columns.first().map_or(0, |column| column.type_oid);
+        let target = &self.routine.variables[variable];
+        self.variables[variable] = self.convert(value, from, target.type_oid, target.type_modifier)?;
+        Ok(())
+    }
+
+    pub(super) fn convert(&self, value: Value, from: u32, to: u32, type_modifier: i32) -> Outcome<Value> {
+        if value.is_unknown() || value.is_null() || (from == to && type_modifier < 0) {
+            return Ok(value);
+        }
+        match value::cast(
+            &value,
+            from,
+            to,
+            type_modifier,
+            CastKind::Assignment,
+            self.run.context,
+        ) {
+            Ok(value) => Ok(value),
+            Err(value::SqlError::Raised { sqlstate, message }) => Err(Fault::Raised {
+                sqlstate: sqlstate.to_owned(),
+                message,
+            }),
+            Err(value::SqlError::NotModelled(_)) => Fault::unsure("assignment_cast"),
+        }
+    }
+
+    pub(super) fn inner<T>(
+        &mut self,
+        planned: &Arc<Planned>,
+        f: impl FnOnce(&Run<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let bound = match planned.bind(&self.variables, &[], self.run.context) {
+            Ok(bound) => bound,
+            Err(value::SqlError::Raised { sqlstate, message }) => {
+                return Err(Fault::Raised {
+                    sqlstate: sqlstate.to_owned(),
+                    message,
+                });
+            }
+            Err(value::SqlError::NotModelled(reason)) => return Fault::unsure(reason),
+        };
+        let views = if self.reads == 0 { self.views } else { self.later };
+        self.reads += usize::from(reads_unlocked(planned));
+        let mut run = Run::new(planned, bound, views, self.run.context);
+        run.routine_depth = self.run.routine_depth + 1;
+        let result = f(&run);
+        for touch in run.take_footprint() {
+            self.run.touch(touch);
+        }
+        for (sqlstate, why) in run.possible.take() {
+            self.run.may_fail(&sqlstate, why);
+        }
+        if run.any_error.get() {
+            self.run.any_error.set(true);
+        }
+        for reason in run.reasons.take() {
+            self.run.note(reason);
+        }
+        let value = result?;
+        let effects = run.effects.take();
+        drop(run);
+        let mut changes = self.changes.borrow_mut();
+        for effect in effects {
+            changes.apply(effect, self.run.routine_depth as u64)?;
+        }
+        Ok(value)
+    }
+
+    /// The rows of a query in an order that is certain; `None` if they are not known.
+    pub(super) fn rows(&mut self, planned: &Arc<Planned>) -> Outcome<Option<Vec<Vec<Value>>>> {
+        let Kind::Select(query) = &planned.kind else {
+            return Fault::unsure("routine_query");
+        };
+        self.inner(planned, |run| {
+            let output = run.output(query, None, true)?;
+            if output.open || output.rows.iter().any(|row| !row.certain) {
+                run.note("routine_over_unknown");
+                return Ok(None);
+            }
+            let cutting = match run.cutting(query, None) {
+                Err(Fault::Unsure(reason)) => {
+                    run.note(reason);
+                    return Ok(None);
+                }
+                other => other?,
+            };
+            let first = (cutting.offset as usize).min(output.rows.len());
+            let last = cutting.limit.map_or(output.rows.len(), |limit| {
+                (first + limit as usize).min(output.rows.len())
+            });
+            // Rows that sort alike may come in any order: then only their common cells are known.
+            let ambiguous = output.ends.iter().scan(0, |start, end| {
+                let group = (*start, *end);
+                *start = *end;
+                Some(group)
+            });
+            let ambiguous = ambiguous
+                .filter(|(start, end)| end - start > 1)
+                .any(|(start, end)| start < last && end > first);
+            let several = output.rows.len() > 1 && ambiguous;
+            if several {
+                let alike = output.rows.windows(2).all(|pair| {
+                    pair[0]
+                        .values
+                        .iter()
+                        .zip(&pair[1].values)
+                        .all(|(one, other)| same(one, other, Collation::Bytes) == Some(true))
+                });
+                if !alike {
+                    run.note("routine_order");
+                    return Ok(None);
+                }
+            }
+            let rows = output.rows[first..last].iter();
+            Ok(Some(
+                rows.map(|row| row.values[..query.visible].to_vec()).collect(),
+            ))
+        })
+    }
+
+    pub(super) fn statement(
+        &mut self,
+        planned: &Arc<Planned>,
+        into: Option<&[usize]>,
+        strict: bool,
+    ) -> Outcome<()> {
+        let rows = match &planned.kind {
+            Kind::Select(_) => {
+                let rows = self.rows(planned)?;
+                let most = if into.is_some() { 1 } else { usize::MAX };
+                self.count(rows.as_ref().map(|rows| rows.len().min(most) as u64));
+                rows
+            }
+            kind => {
+                let written = self.inner(planned, |run| match kind {
+                    Kind::Insert(insert) => run.insert(insert, None),
+                    Kind::Update(update) => run.update(update, None),
+                    Kind::Delete(delete) => run.delete(delete, None),
+                    _ => Fault::unsure("routine_statement"),
+                })?;
+                let known = written.max == Some(written.min);
+                self.count(known.then_some(written.min));
+                if known && into.is_some() && written.rows.len() > 1 {
+                    return Fault::unsure("routine_order");
+                }
+                if !known {
+                    self.run.note("routine_over_unknown");
+                }
+                known.then(|| written.rows.into_iter().map(|row| row.values).collect())
+            }
+        };
+        let Some(targets) = into else { return Ok(()) };
+        match rows {
+            None => {
+                if strict {
+                    self.run.may_fail("P0002", "no row may be found");
+                    self.run.may_fail("P0003", "several rows may be found");
+                }
+                for variable in targets {
+                    self.variables[*variable] = Value::Unknown;
+                }
+                Ok(())
+            }
+            Some(rows) if strict && rows.len() != 1 => {
+                let sqlstate = if rows.is_empty() { "P0002" } else { "P0003" };
+                Err(Fault::Raised {
+                    sqlstate: sqlstate.to_owned(),
+                    message: "INTO STRICT".to_owned(),
+                })
+            }
+            Some(rows) => self.fill(targets, planned, rows.first()),
+        }
+    }
+
+    /// INTO: the columns of a row, or NULLs if there is none.
+    pub(super) fn fill(
+        &mut self,
+        targets: &[usize],
+        planned: &Arc<Planned>,
+        row: Option<&Vec<Value>>,
+    ) -> Outcome<()> {
+        for (place, variable) in targets.iter().enumerate() {
+            let value = row.and_then(|row| row.get(place)).cloned().unwrap_or(Value::Null);
+            let from = planned.columns.get(place).map_or(0, |column| column.type_oid);
+            let target = &self.routine.variables[*variable];
+            self.variables[*variable] = self.convert(value, from, target.type_oid, target.type_modifier)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a statement reads tables in a snapshot without locking the rows that it finds.
+pub(super) fn reads_unlocked(planned: &Planned) -> bool {
+    let read = &planned.touches.read;
+    match &planned.kind {
+        Kind::Select(query) => match &query.body {
+            crate::sql::plan::Body::Select(select) => {
+                !read.is_empty() && select.locking.len() < select.relations.len().max(1)
+            }
+            _ => !read.is_empty(),
+        },
+        Kind::Insert(insert) => read.iter().any(|table| *table != insert.table),
+        Kind::Update(update) => read.iter().any(|table| *table != update.table),
+        Kind::Delete(delete) => read.iter().any(|table| *table != delete.table),
+        _ => !read.is_empty(),
+    }
+}
