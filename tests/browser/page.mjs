@@ -14,7 +14,7 @@ const { PAGE, GUARDED, REPORT, SHOTS, PROFILE, CHROMIUM } = process.env;
 const PATIENCE = 180_000;
 const context = await chromium.launchPersistentContext(PROFILE, {
   executablePath: CHROMIUM, headless: true, timeout: PATIENCE, viewport: { width: 1280, height: 900 }, acceptDownloads: true,
-  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
 context.setDefaultTimeout(PATIENCE);
 const troubles = [];
