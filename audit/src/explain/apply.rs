@@ -196,13 +196,11 @@ impl Entry {
         let table = self.table;
         let kept = store.table_mut(table);
         let early = kept.is_too_early(columns, key, self.from);
-        let late = kept.candidates(columns, key);
+        let late = kept.live(columns, key);
         // What was learned meanwhile may have come before or after.
-        if early || !late.is_empty() {
+        if early || late.is_some() {
             kept.distrust(columns, key, self.window.done);
-            for id in late {
-                kept.remove(id);
-            }
+            late.into_iter().for_each(|(id, _)| drop(kept.remove(id)));
         } else {
             kept.left(columns, key, self.window.done);
         }
@@ -367,14 +365,20 @@ pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
     }
 }
 
-/// Adopts what an answer taught, unless something unknown may have happened since. Returns the row that it is about.
-pub fn learn(store: &mut Store, lesson: &Lesson, births: &mut Births) -> Option<(TableId, RowId)> {
-    let (Lesson::Cell { table, from, .. }
-    | Lesson::Row { table, from, .. }
-    | Lesson::Absent { table, from, .. }) = lesson;
-    let (table, from) = (*table, *from);
+/// What became of a lesson.
+pub enum Learnt {
+    /// The row that it is about, if it is kept.
+    Adopted(Option<(TableId, RowId)>),
+    /// Something unknown may have happened since.
+    Refused,
+}
+
+/// Adopts what an answer taught, unless something unknown may have happened since.
+pub fn learn(store: &mut Store, order: &Order, lesson: &Lesson, births: &mut Births) -> Learnt {
+    let (Lesson::Cell { from, .. } | Lesson::Row { from, .. } | Lesson::Absent { from, .. }) = lesson;
+    let (table, from) = (lesson.table(), *from);
     if !store.table_mut(table).is_settled(from) {
-        return None;
+        return Learnt::Refused;
     }
     match lesson {
         Lesson::Cell {
@@ -385,17 +389,30 @@ pub fn learn(store: &mut Store, lesson: &Lesson, births: &mut Births) -> Option<
             ..
         } => {
             store.table_mut(table).learn(*id, row, *column, value, from);
-            Some((table, *id))
+            Learnt::Adopted(Some((table, *id)))
         }
         Lesson::Row { row, since, .. } => {
-            let (columns, key) = store.key_of(table, row)?;
+            let Some((columns, key)) = store.key_of(table, row) else {
+                return Learnt::Refused;
+            };
             let kept = store.table_mut(table);
-            if kept.is_too_early(&columns, &key, from) || !kept.candidates(&columns, &key).is_empty() {
-                return None;
+            if kept.is_too_early(&columns, &key, from) {
+                return Learnt::Refused;
+            }
+            if kept.live(&columns, &key).is_some() {
+                return Learnt::Adopted(None);
+            }
+            // One that was deleted may have come again since; but not before it went.
+            let is_over =
+                |commit: CommitId| commit < order.settled() || order.get(commit).is_none_or(|c| c.hi < from);
+            let ids = kept.candidates(&columns, &key);
+            let mut chains = ids.iter().filter_map(|id| kept.chain(*id));
+            if !chains.all(|c| c.versions.last().is_some_and(|v| is_over(v.commit))) {
+                return Learnt::Refused;
             }
             let id = births.by_key(table, &key, store);
             store.insert_seen(table, id, row.clone(), *since);
-            Some((table, id))
+            Learnt::Adopted(Some((table, id)))
         }
         Lesson::Absent {
             columns, key, since, ..
@@ -406,7 +423,7 @@ pub fn learn(store: &mut Store, lesson: &Lesson, births: &mut Births) -> Option<
             if single || kept.is_quiet(from) {
                 kept.know(columns, key, from, *since);
             }
-            None
+            Learnt::Adopted(None)
         }
     }
 }

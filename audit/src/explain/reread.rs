@@ -149,7 +149,7 @@ impl Look {
         let oldest = kept.chain(id).and_then(|c| c.versions.first()).map(|v| v.commit);
         let (Some(newest), Some(oldest), 1) = (newest, oldest, ids.len()) else {
             if partial {
-                self.doubt_until(world, columns, key, done);
+                kept.distrust(columns, key, done);
             }
             return;
         };
@@ -170,9 +170,14 @@ impl Look {
                 }
                 world.changed.extend(births.remembers.then_some((table, id)));
             }
+            // It came again, and nobody saw how.
             (Stand::Before, None) => {
-                if partial {
-                    self.doubt_until(world, columns, key, done);
+                let kept = world.store.table_mut(table);
+                if partial || !kept.knows(columns, key, Nanos::MAX) {
+                    kept.cleared(columns, key, done);
+                    let id = births.by_key(table, key, &mut world.store);
+                    world.store.insert_seen(table, id, row, done);
+                    world.changed.extend(births.remembers.then_some((table, id)));
                 }
             }
             (Stand::Overlaps(until), _) => {

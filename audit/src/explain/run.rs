@@ -63,6 +63,13 @@ pub enum Lesson {
     },
 }
 
+impl Lesson {
+    pub fn table(&self) -> TableId {
+        let (Lesson::Cell { table, .. } | Lesson::Row { table, .. } | Lesson::Absent { table, .. }) = self;
+        *table
+    }
+}
+
 /// What one statement came to.
 #[derive(Clone, Debug)]
 pub struct Judged {

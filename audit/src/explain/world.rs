@@ -7,9 +7,9 @@
 //!
 //! Always true: what really happened is one of the worlds, or is covered by what is unknown in one of them.
 
-use super::apply::{self, Births};
+use super::apply::{self, Births, Learnt};
 use super::footprint::Footprint;
-use super::run::{self, Attempt, Scene, StepReads};
+use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
 use crate::assemble::Transaction;
 use crate::interpret::Touch;
@@ -178,9 +178,18 @@ impl World {
         witness: impl FnOnce() -> Member,
     ) {
         if decisions.is_empty() {
+            let mut refused: Vec<TableId> = Vec::new();
             for lesson in &attempt.lessons {
-                let about = apply::learn(&mut self.store, lesson, births);
-                self.changed.extend(about.filter(|_| births.remembers));
+                // Where a row was seen that cannot be kept, it is not known what else there is.
+                if let Lesson::Absent { table, .. } = lesson
+                    && refused.contains(table)
+                {
+                    continue;
+                }
+                match apply::learn(&mut self.store, &self.order, lesson, births) {
+                    Learnt::Adopted(about) => self.changed.extend(about.filter(|_| births.remembers)),
+                    Learnt::Refused => refused.push(lesson.table()),
+                }
             }
             return;
         }
