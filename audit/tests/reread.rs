@@ -1,0 +1,174 @@
+//! Tables that are read again in the midst of the traffic: what is known afterwards, and what is not.
+//!
+//! In the stories below the line `side: select 'again'` stands for the snapshot of the second reading; what it saw is
+//! given beside the story, and takes its turn when everything is over that began before `turn: select 'now'`.
+
+use pgassay_audit::trace::{Record, Reread, TableCopy, TableName, Window};
+use pgassay_audit::verdict::Summary;
+use pgassay_audit::{Auditor, Settings, script};
+use pgassay_rules::Level;
+
+const BLIND: &str = "t1: do $$ begin execute 'update account set balance = balance + 1'; end $$";
+
+fn copy(table: &str, columns: &[&str], rows: &[&[&str]]) -> (TableName, TableCopy) {
+    let cell = |cell: &&str| (*cell != "null").then(|| (*cell).to_owned());
+    let name = TableName {
+        schema: "public".to_owned(),
+        name: table.to_owned(),
+    };
+    let copy = TableCopy {
+        oid: 1,
+        columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+        rows: Some(rows.iter().map(|row| row.iter().map(cell).collect()).collect()),
+    };
+    (name, copy)
+}
+
+/// The summary, and the tables that are still lost.
+fn told(story: &str, tables: &[(TableName, TableCopy)]) -> (Summary, Vec<String>) {
+    let records = script::parse(story, Level::ReadCommitted).expect("a story");
+    let is = |record: &Record, text: &str| matches!(record, Record::Statement(o) if &*o.text == text);
+    let window = |text: &str| -> Window {
+        let found = records.iter().find_map(|record| match record {
+            Record::Statement(o) if &*o.text == text => Some(o.window),
+            _ => None,
+        });
+        found.expect("the story says when")
+    };
+    let reread = Record::Reread(Box::new(Reread {
+        at: window("select 'now'").sent,
+        window: window("select 'again'"),
+        tables: tables.to_vec(),
+    }));
+    let mut auditor = Auditor::new(Settings::default());
+    for record in &records {
+        if is(record, "select 'now'") {
+            auditor.take(reread.clone());
+        } else if !is(record, "select 'again'") {
+            auditor.take(record.clone());
+        }
+    }
+    auditor.finish();
+    let lost = auditor.lost().into_iter().map(|t| t.name).collect();
+    (auditor.summary(), lost)
+}
+
+fn rules(summary: &Summary) -> Vec<&str> {
+    summary.violations.iter().map(|v| v.rule.as_str()).collect()
+}
+
+fn accounts() -> (TableName, TableCopy) {
+    copy("account", &["id", "balance"], &[&["1", "11"], &["2", "21"]])
+}
+
+/// A table of two accounts that somebody changed in a way that nobody can follow.
+fn story(lines: &str) -> String {
+    format!(
+        "t1: create table account (id int primary key, balance int)\n\
+         t1: insert into account values (1, 10), (2, 20) => INSERT 0 2\n{BLIND}\n{lines}"
+    )
+}
+
+#[test]
+fn what_was_read_again_is_known_again() {
+    let right = story(
+        "side: select 'again'\nturn: select 'now'\n\
+         t2: select id, balance from account order by id => (1, 11) (2, 21)\n\
+         t2: select count(*) from account where balance > 15 => (1)\n",
+    );
+    let (summary, lost) = told(&right, &[accounts()]);
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+    assert_eq!(lost, Vec::<String>::new());
+    assert_eq!(
+        summary.coverage.checked, 4,
+        "all but the blind one: {:?}",
+        summary.coverage
+    );
+    let wrong = right.replace("=> (1)", "=> (2)");
+    assert_eq!(rules(&told(&wrong, &[accounts()]).0), ["wrong_value"]);
+}
+
+#[test]
+fn what_happened_between_the_snapshot_and_its_turn_is_not_undone() {
+    let lines = "side: select 'again'\n\
+         t2: delete from account where id = 2 => DELETE 1\n\
+         t3: update account set balance = 5 where id = 1 => UPDATE 1\n\
+         t4: insert into account values (3, 30) => INSERT 0 1\n\
+         turn: select 'now'\n";
+    let after = |answer: &str| {
+        let asked = "t5: select id, balance from account order by id => ";
+        told(&story(&format!("{lines}{asked}{answer}\n")), &[accounts()])
+    };
+    let (summary, lost) = after("(1, 5) (3, 30)");
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+    assert_eq!(lost, Vec::<String>::new());
+    for wrong in ["(1, 5) (2, 21) (3, 30)", "(1, 11) (3, 30)", "(1, 5)"] {
+        assert_eq!(after(wrong).0.violations.len(), 1, "{wrong}");
+    }
+}
+
+#[test]
+fn an_older_snapshot_may_still_see_what_was_there() {
+    let lines = "t6: begin isolation level repeatable read\n\
+         t6: select count(*) from account => (2)\n\
+         side: select 'again'\n\
+         t2: delete from account where id = 2 => DELETE 1\n\
+         turn: select 'now'\n\
+         t6: select id, balance from account order by id => (1, 11) (2, 21)\n\
+         t6: commit\n\
+         t7: select id from account => (1)\n";
+    let (summary, _) = told(&story(lines), &[accounts()]);
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+}
+
+#[test]
+fn whoever_overlaps_the_snapshot_may_have_been_seen_or_not() {
+    let lines = |seen: &str| {
+        story(&format!(
+            "t2: update account set balance = 7 where id = 1 ...\nt3: delete from account where id = 2 ...\n\
+             side: select 'again'\nt2: ... => UPDATE 1\nt3: ... => DELETE 1\nturn: select 'now'\n\
+             t4: select id, balance from account order by id => {seen}\n"
+        ))
+    };
+    let before = accounts();
+    let after = copy("account", &["id", "balance"], &[&["1", "7"]]);
+    for read in [before, after] {
+        let (summary, _) = told(&lines("(1, 7)"), &[read]);
+        assert_eq!(rules(&summary), Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn rows_without_a_key_are_known_again_unless_somebody_wrote_meanwhile() {
+    let begin = "t1: create table log (a int, b text)\n\
+         t1: insert into log values (1, 'x'), (1, 'x') => INSERT 0 2\n\
+         t1: do $$ begin execute 'insert into log values (2, null)'; end $$\n";
+    let read = copy("log", &["a", "b"], &[&["1", "x"], &["1", "x"], &["2", "null"]]);
+    let end = "t3: select a, count(*) from log group by a order by a => (1, 2) (2, 1) (3, 1)\n";
+    let quiet = format!(
+        "{begin}side: select 'again'\nt2: insert into log values (3, 'y') => INSERT 0 1\nturn: select 'now'\n{end}"
+    );
+    let (summary, lost) = told(&quiet, std::slice::from_ref(&read));
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+    assert_eq!(lost, Vec::<String>::new());
+    let wrong = quiet.replace("(3, 1)", "(3, 2)");
+    assert_eq!(told(&wrong, std::slice::from_ref(&read)).0.violations.len(), 1);
+    let busy = format!(
+        "{begin}t2: insert into log values (3, 'y') ...\nside: select 'again'\nt2: ... => INSERT 0 1\n\
+         turn: select 'now'\n{end}"
+    );
+    let (summary, lost) = told(&busy, std::slice::from_ref(&read));
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+    assert_eq!(lost, ["log"], "nobody can tell whether the new row is in it");
+}
+
+#[test]
+fn a_table_that_looks_otherwise_by_now_is_left_alone() {
+    let lines = "side: select 'again'\n\
+         t2: alter table account add column note text\n\
+         turn: select 'now'\n\
+         t3: select id, balance, note from account order by id => (1, 11, null) (2, 21, null)\n";
+    let (summary, lost) = told(&story(lines), &[accounts()]);
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+    assert_eq!(lost, ["account"]);
+}
