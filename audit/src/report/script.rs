@@ -14,7 +14,7 @@
 //! cleanup: DROP TABLE account;                  run last
 //! ```
 //!
-//! A session that waits for a lock is left waiting; its next command waits for it.
+//! A session that waits for a lock is left waiting, and so are its next commands; the others go on.
 
 use super::brief;
 use super::steps::{self, Act};

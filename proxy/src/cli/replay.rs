@@ -16,7 +16,7 @@ use pgassay_audit::report::text::{self, Paint};
 use pgassay_audit::trace::lex;
 use pgassay_audit::verdict::{Summary, Violation};
 use pgassay_rules::Level;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -128,13 +128,34 @@ struct Session {
     client: std::sync::Arc<Client>,
     backend: i32,
     under_way: Option<(usize, JoinHandle<String>)>,
+    /// What is under way was seen waiting for a lock.
+    waits: bool,
 }
 
 async fn play(script: &Script, config: &Config, port: u16, paint: Paint) -> anyhow::Result<()> {
     let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
     let watcher = connect(config, port).await?;
     let commands: Vec<&Command> = Part::Steps.in_script(script).collect();
-    for (index, command) in commands.iter().enumerate() {
+    let mut left: VecDeque<usize> = (0..commands.len()).collect();
+    while !left.is_empty() {
+        for session in sessions.values_mut() {
+            settle(session, &watcher, &commands, paint).await?;
+        }
+        // Whoever waits for a lock is overtaken by the others, and goes on when the lock is free.
+        let is_free = |index: &usize| {
+            let session = sessions.get(&commands[*index].session);
+            session.is_none_or(|session| session.under_way.is_none())
+        };
+        let Some(at) = left.iter().position(is_free) else {
+            let first = commands[left[0]];
+            return Err(Usage(format!(
+                "line {}: everybody waits for somebody else; is the order of the script possible?",
+                first.line
+            ))
+            .into());
+        };
+        let index = left.remove(at).expect("it was just found");
+        let command = commands[index];
         if !sessions.contains_key(&command.session) {
             let client = connect(config, port).await?;
             let backend = client.query_one("select pg_backend_pid()", &[]).await?.get(0);
@@ -142,17 +163,21 @@ async fn play(script: &Script, config: &Config, port: u16, paint: Paint) -> anyh
                 client: client.into(),
                 backend,
                 under_way: None,
+                waits: false,
             };
             sessions.insert(command.session.clone(), session);
         }
         let session = sessions.get_mut(&command.session).expect("it was just made");
-        finish(session, &commands, paint).await?;
         let (client, sql) = (session.client.clone(), command.sql.clone());
         let task = tokio::spawn(async move { answer(&client, &sql).await });
         session.under_way = Some((index, task));
-        wait(session, &watcher, &commands, paint).await?;
+        session.waits = false;
+        settle(session, &watcher, &commands, paint).await?;
     }
-    finish_all(&mut sessions, &commands, paint).await
+    for session in sessions.values_mut() {
+        finish(session, &commands, paint).await?;
+    }
+    Ok(())
 }
 
 /// All of it or nothing: what a script could not make it must not take away.
@@ -248,8 +273,8 @@ async fn connect(config: &Config, port: u16) -> anyhow::Result<Client> {
     Ok(client)
 }
 
-/// Waits until the statement is done or waits for a lock.
-async fn wait(
+/// Waits until what is under way, if anything, is done or waits for a lock.
+async fn settle(
     session: &mut Session,
     watcher: &Client,
     commands: &[&Command],
@@ -263,12 +288,14 @@ async fn wait(
         if task.is_finished() {
             return finish(session, commands, paint).await;
         }
-        if started.elapsed() > ASK_AFTER {
+        if session.waits || started.elapsed() > ASK_AFTER {
             let blocked = watcher
                 .query_one("select pg_blocking_pids($1) <> '{}'", &[&session.backend])
                 .await?;
             if blocked.get(0) {
-                say(commands[*index], "waits for a lock", paint);
+                if !std::mem::replace(&mut session.waits, true) {
+                    say(commands[*index], "waits for a lock", paint);
+                }
                 return Ok(());
             }
         }
@@ -283,17 +310,6 @@ async fn wait(
         }
         tokio::time::sleep(TICK).await;
     }
-}
-
-async fn finish_all(
-    sessions: &mut BTreeMap<String, Session>,
-    commands: &[&Command],
-    paint: Paint,
-) -> anyhow::Result<()> {
-    for session in sessions.values_mut() {
-        finish(session, commands, paint).await?;
-    }
-    Ok(())
 }
 
 async fn finish(session: &mut Session, commands: &[&Command], paint: Paint) -> anyhow::Result<()> {

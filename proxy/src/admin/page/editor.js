@@ -38,7 +38,7 @@ export async function editorPage(root, wanted, signal) {
   const shown = element("div", { id: "shown" });
   root.append(element("h1", {}, "Trace editor"),
     element("p", { class: "soft" }, "A trace is what clients asked and what they were answered. Change a value, move a line, and see at which isolation level a correct database could still have answered like this. Nothing is executed and nothing is kept: the engine that judges the traffic judges this text."),
-    element("div", { class: "filters" }, element("label", { for: "example" }, "Example"), choose, element("label", { for: "upload" }, "or your own file"), file, element("label", { for: "profile" }, "Levels of"), profile),
+    element("div", { class: "filters" }, element("label", { for: "example" }, "Example"), choose, element("label", { for: "upload" }, "or your own file"), file, element("span", { class: "pair" }, element("label", { for: "profile" }, "Levels of"), profile)),
     about,
     element("div", { class: "editor" }, element("div", { class: "page-of-text" }, numbers, text), element("div", { class: "says" }, levels, trouble, help())),
     shown);
