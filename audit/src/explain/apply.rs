@@ -9,7 +9,7 @@ use crate::interpret::{Touch, merged};
 use crate::points::{CommitId, Order};
 use crate::state::overlay::Overlay;
 use crate::state::store::{Store, Table, Version};
-use crate::state::view::Knowledge;
+use crate::state::view::{Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableCopy, Window};
 use crate::value::{self, Context, Key, TimeZone, Value};
@@ -76,6 +76,7 @@ pub fn apply(
             let kept = store.table_mut(*table);
             let all: Vec<RowId> = kept.chains().map(|(id, _)| id).collect();
             kept.emptied(window.done);
+            kept.unsettle(window.done);
             for id in all {
                 store.push(
                     *table,
@@ -105,7 +106,9 @@ pub fn apply(
             window,
         };
         for (columns, key) in &own.absent {
-            entry.leave(store, columns, key);
+            if !own.inserted.values().any(|row| has_key(row, columns, key)) {
+                entry.leave(store, columns, key);
+            }
         }
         for (nth, row) in own.inserted.values().enumerate() {
             let entered = entry.enter(store, order, births, (txn.id, nth), row);
@@ -183,7 +186,9 @@ impl Entry {
         match last(store) {
             // In this world it had been there before, and was deleted.
             Some(before) => {
-                order.remember(before, self.commit);
+                if before != self.commit {
+                    order.remember(before, self.commit);
+                }
                 store.push(table, id, made);
             }
             None => store.insert(table, id, made),

@@ -85,7 +85,7 @@ pub enum Effect {
         table: TableId,
         reason: String,
     },
-    /// There is no row with this unique key any more, whether or not there was one.
+    /// Whatever row had this unique key is not there any more; an insert may have taken its place.
     Absent {
         table: TableId,
         columns: Arc<[usize]>,

@@ -270,6 +270,8 @@ impl Run<'_> {
             self.note("conflict_with_unknown");
         }
         let effect = batch.insert(table, &insert.checks, after.clone())?;
+        let values = key.iter().map(|column| after[*column].clone()).collect();
+        self.gone(table, key.iter().copied().collect(), values);
         self.returned(
             insert.returning.as_ref(),
             &frame,
@@ -285,6 +287,15 @@ impl Run<'_> {
     /// Whether the answer to this very statement says how many rows were written.
     fn tag_tells(&self) -> bool {
         self.planned.tag_tells() && self.routine_depth == 0
+    }
+
+    /// Whatever row had this key is not there any more.
+    fn gone(&self, table: &Table, columns: Arc<[usize]>, key: Vec<Value>) {
+        self.effects.borrow_mut().push(Effect::Absent {
+            table: table.storage,
+            columns,
+            key,
+        });
     }
 
     /// The row that a write looked for by its primary key alone, since `before` places had been read.
@@ -436,12 +447,18 @@ impl Run<'_> {
             // It holds no lock on a row that it did not write: others may have changed that meanwhile.
             self.havoc(&table, "update_of_uncertain_rows");
         } else if open {
-            match pinned.and_then(|(columns, key)| self.updated_unseen(&table, update, &columns, &key, outer))
-            {
-                Some(row) => self.effects.borrow_mut().push(Effect::Insert {
-                    table: table.storage,
-                    row,
-                }),
+            let claimed = pinned.and_then(|(columns, key)| {
+                let row = self.updated_unseen(&table, update, &columns, &key, outer)?;
+                Some((columns, key, row))
+            });
+            match claimed {
+                Some((columns, key, row)) => {
+                    self.gone(&table, columns, key);
+                    self.effects.borrow_mut().push(Effect::Insert {
+                        table: table.storage,
+                        row,
+                    });
+                }
                 None => self.unseen(&table, &update.select),
             }
         }
@@ -568,11 +585,7 @@ impl Run<'_> {
             self.havoc(&table, "delete_of_uncertain_rows");
         } else if open {
             match pinned {
-                Some((columns, key)) => self.effects.borrow_mut().push(Effect::Absent {
-                    table: table.storage,
-                    columns,
-                    key,
-                }),
+                Some((columns, key)) => self.gone(&table, columns, key),
                 None => self.unseen(&table, &delete.select),
             }
         }

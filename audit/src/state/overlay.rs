@@ -26,7 +26,7 @@ pub struct Replaced {
 pub struct OwnTable {
     pub replaced: BTreeMap<RowId, Replaced>,
     pub inserted: BTreeMap<RowId, Row>,
-    /// Keys of which there is no row any more, whether or not there was one: columns, and what they hold.
+    /// Keys whose row is not there any more, whether or not there was one: columns, and what they hold.
     pub absent: Vec<(Arc<[usize]>, Vec<Value>)>,
     /// TRUNCATE: nothing below is there any more.
     pub truncated: bool,
