@@ -51,6 +51,7 @@ pub fn apply(
     // The id is fixed before the versions are made; the rows are handed over afterwards.
     let commit = order.next_id();
     for (table, own) in &overlay.tables {
+        store.table_mut(*table).written(window.done);
         if own.havoc.is_some() {
             store.forget(*table);
             store.table_mut(*table).unsettle(window.done);

@@ -143,10 +143,15 @@ impl Footprint {
                 .any(|(_, place)| table_of(place) == row.table && is_hit(place, row))
     }
 
-    fn touches_table(&self, table: TableId) -> bool {
+    /// Whether this one may have written a row of a table.
+    pub fn may_write_table(&self, table: TableId) -> bool {
         self.wild.contains(&table)
             || self.written.iter().any(|w| w.table == table)
             || self.unseen.iter().any(|(_, t)| table_of(t) == table)
+    }
+
+    fn touches_table(&self, table: TableId) -> bool {
+        self.may_write_table(table)
             || self.touches.iter().any(|(_, t)| table_of(t) == table)
     }
 }

@@ -166,6 +166,7 @@ impl Explainer {
         if ways.found.is_empty() && !ways.complete {
             return Placement::GivenUp(world);
         }
+        self.unteach(&mut world, task, &mut ways, ahead);
         let Some(rivals) = self.quicker(&mut world, task, &mut ways, ahead, under) else {
             return Placement::GivenUp(world);
         };
@@ -212,6 +213,28 @@ impl Explainer {
         match placed.is_empty() {
             true => nowhere(world, difference),
             false => Placement::Placed(placed),
+        }
+    }
+
+    /// What somebody whose turn is still to come may have written is not learned: nobody can tell whose it is.
+    fn unteach(&mut self, world: &mut World, task: &Task, ways: &mut Explanations, ahead: &Ahead<'_>) {
+        if ways.found.iter().all(|way| way.attempt.lessons.is_empty()) {
+            return;
+        }
+        let others: Vec<Arc<Transaction>> = ahead
+            .sequencer
+            .hasty_before(last_done(&task.txn))
+            .filter(|other| other.id != task.txn.id && !world.is_ahead(other.id))
+            .cloned()
+            .collect();
+        for other in others {
+            let other = self.task(&other);
+            let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            for way in &mut ways.found {
+                way.attempt
+                    .lessons
+                    .retain(|lesson| !footprint.beyond_rows && !footprint.may_write_table(lesson.table()));
+            }
         }
     }
 

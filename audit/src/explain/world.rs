@@ -154,6 +154,9 @@ impl World {
             && let Some(commit) = commit
         {
             self.order.widen(commit, window);
+            for table in attempt.overlay.tables.keys() {
+                self.store.table_mut(*table).written(window.done);
+            }
         }
         if let Some(at) = self.blended.iter().position(|b| *b == txn.id) {
             self.blended.remove(at);

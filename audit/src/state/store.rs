@@ -92,6 +92,8 @@ pub struct Table {
     unstable_until: Nanos,
     /// The same, for what is not about a single row.
     disturbed_until: Nanos,
+    /// Until this instant commits that wrote it may have become visible.
+    busy_until: Nanos,
     /// Keys of which nothing is known: an answer about them was wrong, or who wrote there last is open.
     doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
@@ -111,6 +113,7 @@ impl Table {
             whole_since: 0,
             unstable_until: 0,
             disturbed_until: 0,
+            busy_until: 0,
             doubtful: Arc::default(),
             known: Arc::default(),
         }
@@ -220,6 +223,8 @@ impl Table {
 
     /// Nobody knows which rows have this key; what snapshots from before `until` show does not tell either.
     pub fn distrust(&mut self, columns: &[usize], key: &[Value], until: Nanos) {
+        // Whoever wrote it before may have become visible only later.
+        let until = until.max(self.busy_until);
         let place = (Box::<[usize]>::from(columns), as_key(key));
         if self.known.contains_key(&place) {
             Arc::make_mut(&mut self.known).remove(&place);
@@ -263,6 +268,7 @@ impl Table {
         }
         self.unstable_until = self.unstable_until.max(other.unstable_until);
         self.disturbed_until = self.disturbed_until.max(other.disturbed_until);
+        self.busy_until = self.busy_until.max(other.busy_until);
         self.guessed_until = self.guessed_until.max(other.guessed_until);
         self.blurred_until = self.blurred_until.max(other.blurred_until);
         self.whole_since = self.whole_since.max(other.whole_since);
@@ -375,6 +381,11 @@ impl Table {
     pub fn unsettle(&mut self, until: Nanos) {
         self.unstable_until = self.unstable_until.max(until);
         self.disturb(until);
+    }
+
+    /// A commit wrote it, and became visible until `done`.
+    pub fn written(&mut self, done: Nanos) {
+        self.busy_until = self.busy_until.max(done);
     }
 
     /// Something unknown happened to one of its rows before `until`.
@@ -636,8 +647,10 @@ impl Table {
         *self = Table {
             next: self.next.clone(),
             guessed_until: self.guessed_until,
-            unstable_until: self.unstable_until,
-            disturbed_until: self.disturbed_until,
+            // Whoever wrote it before may become visible only later, and is forgotten now.
+            unstable_until: self.unstable_until.max(self.busy_until),
+            disturbed_until: self.disturbed_until.max(self.busy_until),
+            busy_until: self.busy_until,
             ..Table::new(Knowledge::Partial)
         };
         gone
