@@ -237,8 +237,13 @@ impl Auditor {
                     }
                     self.explainer.bootstrap(&bootstrap);
                 }
-                Item::Reread(reread) if !self.shared => self.explainer.reread(&reread),
-                Item::Reread(_) => {}
+                Item::Reread(reread) => {
+                    // Somebody whose turn is still to come may have been seen.
+                    let early = self.sequencer.hasty_before(reread.window.done).next().is_some();
+                    if !self.shared && !early {
+                        self.explainer.reread(&reread);
+                    }
+                }
                 Item::Writers { exclusive } => {
                     self.shared = !exclusive;
                     if self.shared {
