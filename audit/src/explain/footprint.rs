@@ -151,8 +151,7 @@ impl Footprint {
     }
 
     fn touches_table(&self, table: TableId) -> bool {
-        self.may_write_table(table)
-            || self.touches.iter().any(|(_, t)| table_of(t) == table)
+        self.may_write_table(table) || self.touches.iter().any(|(_, t)| table_of(t) == table)
     }
 }
 
