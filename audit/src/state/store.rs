@@ -70,6 +70,9 @@ impl Doubt {
 /// Keys that are in doubt, by the columns that they are keys in.
 type Doubts = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Doubt>>;
 
+/// Keys of a table that may be in doubt before all of it is.
+const DOUBTS_MAX: usize = 10_000;
+
 /// Keys of a partial table that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
 
@@ -234,6 +237,11 @@ impl Table {
         let doubt = keys.entry(place.1).or_insert(Doubt { until, healed: 0 });
         doubt.until = doubt.until.max(until);
         doubt.healed = Nanos::MAX;
+        if keys.len() > DOUBTS_MAX {
+            // Little of it is known any more; what is left is not worth asking for every time.
+            self.unsettle(until);
+            self.forget();
+        }
     }
 
     /// Whether a snapshot taken at `from` may be too early to clear up what is in doubt about this key.
@@ -757,5 +765,48 @@ impl Store {
         for table in all {
             self.forget(table);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: i32) -> [Value; 1] {
+        [Value::Int4(number)]
+    }
+
+    #[test]
+    fn a_doubt_ends_at_an_instant() {
+        let mut table = Table::new(Knowledge::Complete);
+        table.distrust(&[0], &key(1), 50);
+        assert!(!table.knows(&[0], &key(1), 90) && table.knows(&[0], &key(2), 90));
+        assert_eq!(table.scanned_at(90), Knowledge::Partial);
+        table.know(&[0], &key(1), 50, 70);
+        assert!(!table.knows(&[0], &key(1), 90), "that snapshot was too early");
+        table.know(&[0], &key(1), 60, 70);
+        assert!(table.knows(&[0], &key(1), 71));
+        assert!(!table.knows(&[0], &key(1), 70), "an older snapshot is still in doubt");
+        assert_eq!(table.scanned_at(71), Knowledge::Complete);
+        table.clear_up(100);
+        assert!(table.is_certain());
+    }
+
+    #[test]
+    fn a_table_is_forgotten_until_its_writers_are_visible() {
+        let mut table = Table::new(Knowledge::Complete);
+        table.written(80);
+        table.forget();
+        assert!(!table.is_settled(80) && table.is_settled(81));
+    }
+
+    #[test]
+    fn a_table_full_of_doubts_is_forgotten() {
+        let mut table = Table::new(Knowledge::Complete);
+        for number in 0..=DOUBTS_MAX as i32 {
+            table.distrust(&[0], &key(number), 50);
+        }
+        assert_eq!(table.knowledge, Knowledge::Partial);
+        assert!(!table.is_settled(50) && table.is_settled(51));
     }
 }
