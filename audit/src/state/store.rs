@@ -786,7 +786,10 @@ mod tests {
         assert!(!table.knows(&[0], &key(1), 90), "that snapshot was too early");
         table.know(&[0], &key(1), 60, 70);
         assert!(table.knows(&[0], &key(1), 71));
-        assert!(!table.knows(&[0], &key(1), 70), "an older snapshot is still in doubt");
+        assert!(
+            !table.knows(&[0], &key(1), 70),
+            "an older snapshot is still in doubt"
+        );
         assert_eq!(table.scanned_at(71), Knowledge::Complete);
         table.clear_up(100);
         assert!(table.is_certain());
