@@ -145,11 +145,7 @@ impl Entry {
         let table = self.table;
         let made = Version::new(self.commit, Some(row.clone()));
         let Some((columns, key)) = store.key_of(table, row) else {
-            let guessed = store.table_mut(table).is_guessed(self.window.sent);
             let id = births.nth(nth, table, store);
-            if guessed {
-                return None;
-            }
             store.insert(table, id, made);
             return Some(id);
         };
@@ -383,7 +379,13 @@ pub enum Learnt {
 pub fn learn(store: &mut Store, order: &Order, lesson: &Lesson, births: &mut Births) -> Learnt {
     let (Lesson::Cell { from, .. } | Lesson::Row { from, .. } | Lesson::Absent { from, .. }) = lesson;
     let (table, from) = (lesson.table(), *from);
-    if !store.table_mut(table).is_settled(from) {
+    // Rows without a key cannot be told from each other: what happened to one of them may have happened to any.
+    let keyed = store
+        .catalog
+        .table(table)
+        .is_some_and(|t| t.primary_key().is_some());
+    let kept = store.table_mut(table);
+    if !kept.is_settled(from) || !(keyed || kept.is_quiet(from)) {
         return Learnt::Refused;
     }
     match lesson {

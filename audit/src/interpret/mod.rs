@@ -398,7 +398,12 @@ fn answer(run: &Run<'_>, query: &Query, output: Output, cutting: Cutting) -> Out
             } else {
                 None
             };
-            (select.origins.clone(), opening)
+            let origins = match select.distinct {
+                crate::sql::plan::Distinct::No => select.origins.clone(),
+                // Nobody can tell which of several rows the one that is left comes from.
+                _ => Arc::from([]),
+            };
+            (origins, opening)
         }
         _ => (Arc::from([]), None),
     };
