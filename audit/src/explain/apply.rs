@@ -53,8 +53,7 @@ pub fn apply(
     for (table, own) in &overlay.tables {
         store.table_mut(*table).written(window.done);
         if own.havoc.is_some() {
-            store.forget(*table);
-            store.table_mut(*table).unsettle(window.done);
+            store.lose(*table, window.done);
             store.table_mut(*table).guess(window.done);
             continue;
         }
@@ -64,14 +63,9 @@ pub fn apply(
             store.table_mut(*table).unsettle(window.done);
             store.table_mut(*table).guess(window.done);
         }
-        let keyed = store
-            .catalog
-            .table(*table)
-            .is_some_and(|t| t.primary_key().is_some());
-        if !keyed && store.table_mut(*table).may_contain(window.sent) {
+        if store.table_mut(*table).may_contain(window.sent) && !store.is_keyed(*table) {
             // It may or may not be part of what was read as a whole.
-            store.forget(*table);
-            store.table_mut(*table).unsettle(window.done);
+            store.lose(*table, window.done);
         }
         if own.truncated {
             let kept = store.table_mut(*table);
@@ -166,8 +160,7 @@ impl Entry {
         if let Some((id, there)) = there {
             // It was learned from an answer; which of the two came first is open.
             if store.key_of(table, &there).is_none() {
-                store.forget(table);
-                store.table_mut(table).unsettle(self.window.done);
+                store.lose(table, self.window.done);
                 return None;
             }
             let merged: Row = merged(&there, row).into();
@@ -274,8 +267,7 @@ fn forget_written(overlay: &Overlay, store: &mut Store, until: Nanos) {
         false => overlay.tables.keys().copied().collect(),
     };
     for table in tables {
-        store.forget(table);
-        store.table_mut(table).unsettle(until);
+        store.lose(table, until);
     }
 }
 
@@ -361,8 +353,7 @@ pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
             }
         }
         Touch::Scan { table, .. } => {
-            store.forget(*table);
-            store.table_mut(*table).unsettle(until);
+            store.lose(*table, until);
         }
     }
 }
@@ -380,10 +371,7 @@ pub fn learn(store: &mut Store, order: &Order, lesson: &Lesson, births: &mut Bir
     let (Lesson::Cell { from, .. } | Lesson::Row { from, .. } | Lesson::Absent { from, .. }) = lesson;
     let (table, from) = (lesson.table(), *from);
     // Rows without a key cannot be told from each other: what happened to one of them may have happened to any.
-    let keyed = store
-        .catalog
-        .table(table)
-        .is_some_and(|t| t.primary_key().is_some());
+    let keyed = store.is_keyed(table);
     let kept = store.table_mut(table);
     if !kept.is_settled(from) || !(keyed || kept.is_quiet(from)) {
         return Learnt::Refused;

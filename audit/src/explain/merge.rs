@@ -225,8 +225,7 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
             match other.store.tables.get(&table) {
                 Some(theirs) if theirs.knowledge == own.knowledge => own.share_doubts(theirs),
                 _ => {
-                    first.store.forget(table);
-                    first.store.table_mut(table).unsettle(until);
+                    first.store.lose(table, until);
                 }
             }
         }

@@ -137,10 +137,7 @@ impl Look {
                 // Somebody took it away since.
                 Some(since) if since >= self.window.sent => self.doubt_until(world, columns, key, since),
                 _ => {
-                    kept.cleared(columns, key, done);
-                    let id = births.by_key(table, key, &mut world.store);
-                    world.store.insert_seen(table, id, row, done);
-                    world.changed.extend(births.remembers.then_some((table, id)));
+                    self.add(world, births, columns, key, row);
                 }
             }
             return;
@@ -174,10 +171,7 @@ impl Look {
             (Stand::Before, None) => {
                 let kept = world.store.table_mut(table);
                 if partial || !kept.knows(columns, key, Nanos::MAX) {
-                    kept.cleared(columns, key, done);
-                    let id = births.by_key(table, key, &mut world.store);
-                    world.store.insert_seen(table, id, row, done);
-                    world.changed.extend(births.remembers.then_some((table, id)));
+                    self.add(world, births, columns, key, row);
                 }
             }
             (Stand::Overlaps(until), _) => {
@@ -201,6 +195,15 @@ impl Look {
             },
             (Stand::After, _) => {}
         }
+    }
+
+    /// A row that nothing is known of.
+    fn add(&self, world: &mut World, births: &mut Births, columns: &[usize], key: &[Value], row: Row) {
+        let (table, done) = (self.table, self.window.done);
+        world.store.table_mut(table).cleared(columns, key, done);
+        let id = births.by_key(table, key, &mut world.store);
+        world.store.insert_seen(table, id, row, done);
+        world.changed.extend(births.remembers.then_some((table, id)));
     }
 
     /// Rows that are kept and that the snapshot did not see.

@@ -242,8 +242,7 @@ impl World {
         for touch in touches {
             match touch {
                 Touch::Scan { table, .. } if written.contains(table) => {
-                    self.store.forget(*table);
-                    self.store.table_mut(*table).unsettle(until);
+                    self.store.lose(*table, until);
                 }
                 Touch::Key { table, columns, key } if written.contains(table) => {
                     let own = attempt.overlay.table(*table);

@@ -219,6 +219,11 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// How many places were read so far.
+    pub fn touches_len(&self) -> usize {
+        self.footprint.borrow().touches.len()
+    }
+
     /// What was read so far.
     pub fn touches(&self) -> Vec<Touch> {
         self.footprint.borrow().touches.clone()

@@ -68,7 +68,7 @@ impl Run<'_> {
                 let exact = !output.open && output.rows.iter().all(|row| row.certain);
                 let cut = cutting.limit.is_some() || cutting.offset > 0;
                 if !exact || (cut && output.ends.len() < output.rows.len()) {
-                    return self.unsure_write(&table, "insert_of_uncertain_rows");
+                    return Fault::unsure("insert_of_uncertain_rows");
                 }
                 let rows = output.rows.into_iter().skip(cutting.offset as usize);
                 rows.take(cutting.limit.map_or(usize::MAX, |limit| limit as usize))
@@ -113,9 +113,7 @@ impl Run<'_> {
             match batch.conflicts(table, &insert.checks, &row, conflict.keys.as_deref(), alone)? {
                 Conflicts::None => {}
                 Conflicts::Maybe => {
-                    return self
-                        .unsure_write(table, "conflict_with_unknown")
-                        .map(|_: Written| ());
+                    return Fault::unsure("conflict_with_unknown");
                 }
                 Conflicts::Unseen => {
                     return self.insert_unseen(batch, table, row, insert, alone, outer, result);
@@ -153,9 +151,7 @@ impl Run<'_> {
                             let scope = Scope { frame: &frame, outer };
                             match self.admits(filter, &scope, true)? {
                                 None => Ok(()),
-                                Some(false) => self
-                                    .unsure_write(table, "conflict_with_unknown")
-                                    .map(|_: Written| ()),
+                                Some(false) => Fault::unsure("conflict_with_unknown"),
                                 Some(true) => {
                                     let after = self.changed(&existing, set, &scope)?;
                                     batch.sets(set, &insert.checks);
@@ -218,9 +214,7 @@ impl Run<'_> {
             Some((conflict, &key.columns))
         });
         let Some((conflict, key)) = conflict.filter(|_| self.tag_tells() && table.storage == table.id) else {
-            return self
-                .unsure_write(table, "conflict_with_unknown")
-                .map(|_: Written| ());
+            return Fault::unsure("conflict_with_unknown");
         };
         let cells = row.iter().enumerate();
         let existing: Row = cells
@@ -258,9 +252,7 @@ impl Run<'_> {
                     .iter()
                     .any(|column| after[*column].is_unknown() || set.iter().any(|(c, _)| c == column))
                 {
-                    return self
-                        .unsure_write(table, "conflict_with_unknown")
-                        .map(|_: Written| ());
+                    return Fault::unsure("conflict_with_unknown");
                 }
                 let after = batch.complete(table, &insert.checks, merged(&row, &after))?;
                 (after, filter.is_empty())
@@ -368,7 +360,7 @@ impl Run<'_> {
         let told = self.told.take();
         self.run_ctes(&update.ctes, outer)?;
         let table = self.table_of(update.table)?;
-        let before = self.touches().len();
+        let before = self.touches_len();
         let (found, open) = self.targets(&update.select, outer)?;
         let pinned = match open && found.is_empty() {
             true => self.pinned(&table, &update.select, before),
@@ -535,7 +527,7 @@ impl Run<'_> {
         let told = self.told.take();
         self.run_ctes(&delete.ctes, outer)?;
         let table = self.table_of(delete.table)?;
-        let before = self.touches().len();
+        let before = self.touches_len();
         let (found, open) = self.targets(&delete.select, outer)?;
         let pinned = match open && found.is_empty() {
             true => self.pinned(&table, &delete.select, before),
@@ -613,14 +605,14 @@ impl Run<'_> {
             Ok(())
         })?;
         if uncertain || level.open.get() {
-            return self.unsure_write(&table, "merge_over_unknown");
+            return Fault::unsure("merge_over_unknown");
         }
         if self.views_differ()
             && frames
                 .iter()
                 .any(|frame| self.is_changed(&table, &frame.slots[0]))
         {
-            return self.unsure_write(&table, "epq_merge");
+            return Fault::unsure("epq_merge");
         }
         let mut batch = Batch::new(self);
         let mut result = Written {
@@ -638,7 +630,7 @@ impl Run<'_> {
                 if let Some(condition) = &when.condition {
                     match self.target(condition, &scope, true)? {
                         Value::Bool(true) => {}
-                        Value::Unknown => return self.unsure_write(&table, "merge_over_unknown"),
+                        Value::Unknown => return Fault::unsure("merge_over_unknown"),
                         _ => continue,
                     }
                 }
@@ -742,11 +734,6 @@ impl Run<'_> {
             return Fault::unsure("rows_locked_at_several_instants");
         }
         Ok((found, level.open.get()))
-    }
-
-    /// Nothing is known of the table any more, nor of the answer.
-    fn unsure_write<T>(&self, _table: &Arc<Table>, reason: &str) -> Outcome<T> {
-        Fault::unsure(reason)
     }
 
     pub(super) fn havoc(&self, table: &Arc<Table>, reason: &str) {

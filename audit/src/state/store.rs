@@ -748,11 +748,20 @@ impl Store {
     pub fn distrust(&mut self, table: TableId, row: &Row, until: Nanos) {
         match self.key_of(table, row) {
             Some((columns, key)) => self.table_mut(table).distrust(&columns, &key, until),
-            None => {
-                self.forget(table);
-                self.table_mut(table).unsettle(until);
-            }
+            None => self.lose(table, until),
         }
+    }
+
+    /// Whether the rows of a table can be told from each other.
+    pub fn is_keyed(&self, table: TableId) -> bool {
+        let table = self.catalog.table(table);
+        table.is_some_and(|table| table.primary_key().is_some())
+    }
+
+    /// Nothing is known of a table any more, nor learned from snapshots from before `until`.
+    pub fn lose(&mut self, table: TableId, until: Nanos) {
+        self.forget(table);
+        self.table_mut(table).unsettle(until);
     }
 
     pub fn forget(&mut self, table: TableId) {
