@@ -15,6 +15,7 @@ mod grouping;
 mod join;
 mod write;
 mod view;
+mod option;
 mod utility;
 mod routine;
 mod visit;

@@ -1,6 +1,6 @@
 //! Everything that is not a query: transaction control, settings, cursors, prepared statements, COPY, DDL.
 
-use super::write::{option_name, option_text};
+use super::option::{option_name, option_text};
 use super::{Analyzer, Level, Result, strings_of, unmodelled};
 use crate::sql::plan::{CopyFormat, CopyFrom, CopyTo, Ddl, FetchDirection, Kind};
 use crate::state::TableId;

@@ -28,12 +28,7 @@ impl Analyzer<'_> {
         let mut pins = Vec::new();
         let mut extra: Vec<Expr> = Vec::new();
         let base = keys.len();
-        let exprs = targets
-            .iter_mut()
-            .map(|target| &mut target.typed.expr)
-            .chain(having.iter_mut())
-            .chain(windows.iter_mut().flat_map(Window::exprs_mut));
-        for expr in exprs {
+        for expr in over_groups(targets, &mut having, windows) {
             walk(expr, 0, &mut |expr, depth| {
                 if depth == 0 {
                     let (wanted, used) = self.fingerprint(expr);
@@ -83,12 +78,7 @@ impl Analyzer<'_> {
         keys.extend(extra);
         let count = keys.len() as u16;
         let groupings = self.grouping_positions(&fingerprints)?;
-        let exprs = targets
-            .iter_mut()
-            .map(|target| &mut target.typed.expr)
-            .chain(having.iter_mut())
-            .chain(windows.iter_mut().flat_map(Window::exprs_mut));
-        for expr in exprs {
+        for expr in over_groups(targets, &mut having, windows) {
             walk(expr, 0, &mut |expr, depth| {
                 if let Expr::Grouped { up, position } = expr {
                     if *up == depth && *position >= AGGREGATES {
@@ -249,4 +239,17 @@ impl Analyzer<'_> {
             collation,
         })
     }
+}
+
+/// Everything that is said over grouped rows: targets, HAVING, window functions.
+fn over_groups<'e>(
+    targets: &'e mut [Target],
+    having: &'e mut [Expr],
+    windows: &'e mut [Window],
+) -> impl Iterator<Item = &'e mut Expr> {
+    targets
+        .iter_mut()
+        .map(|target| &mut target.typed.expr)
+        .chain(having)
+        .chain(windows.iter_mut().flat_map(Window::exprs_mut))
 }

@@ -1,0 +1,273 @@
+//! The nouns of a plan: what a statement says, with names and types resolved.
+//!
+//! In: nothing; `analyze` makes these and the interpreter runs them.
+//!
+//! Always true:
+//!   - a column is named by its query level, its relation within that level and its position;
+//!   - a constant or parameter is a slot of [`Planned::binds`], computed once per execution;
+//!   - an expression that is not modelled is [`Expr::Unknown`], and its reason is in [`Planned::reasons`].
+
+mod expr;
+mod query;
+mod routine;
+mod select;
+mod window;
+mod write;
+
+pub use expr::Expr;
+pub use query::{Body, Cte, CteQuery, Query, SetOperation, SortKey};
+pub use routine::{Routine, Step, Variable};
+pub use select::{
+    Access, Aggregate, Bounds, Distinct, Fit, From, Group, Locking, Relation, RelationSource, Scan, Select,
+    SetFunction, is_ordered,
+};
+pub use window::{Bound, FrameMode, Window, WindowFrame, WindowFunction, WindowKey};
+pub use write::{
+    Conflict, ConflictAction, CopyFormat, CopyFrom, CopyTo, Delete, Insert, InsertValue, KeyCheck, Merge,
+    MergeAction, MergeWhen, Returning, TableChecks, Update,
+};
+
+use crate::state::TableId;
+use crate::trace::Outcome;
+use crate::value::{CastKind, TypeOid};
+use pgassay_rules::Level;
+use std::sync::Arc;
+
+/// A statement, ready to be run on any view whose catalog it was made for.
+#[derive(Debug)]
+pub struct Planned {
+    /// Normalised text with `?` for every constant: for coverage and fingerprints.
+    pub shape: Arc<str>,
+    pub kind: Kind,
+    /// Types of the client's parameters, as far as they could be inferred (0: not).
+    pub parameter_types: Vec<TypeOid>,
+    pub binds: Vec<Bind>,
+    /// Calls over constants and parameters alone that can fail.
+    pub constants: Vec<Expr>,
+    /// The columns of the answer; empty if it has none.
+    pub columns: Arc<[OutputColumn]>,
+    pub may_write: bool,
+    /// Whether it needs a snapshot (and so fixes that of a REPEATABLE READ transaction).
+    pub reads_snapshot: bool,
+    pub touches: Touches,
+    /// Constructs that are not modelled, in the words of the coverage counters.
+    pub reasons: Vec<String>,
+    /// The command in its tag: `SELECT`, `INSERT 0`, `UPDATE` …
+    pub tag: &'static str,
+    /// More than one relation is read.
+    pub many_relations: bool,
+    /// It calls volatile functions whose values only the answer tells.
+    pub volatile: bool,
+}
+
+impl Planned {
+    /// Whether the answer says how many rows were written, and nothing else was.
+    pub fn tag_tells(&self) -> bool {
+        let plain = match &self.kind {
+            Kind::Insert(insert) => insert.ctes.is_empty(),
+            Kind::Update(update) => update.ctes.is_empty(),
+            Kind::Delete(delete) => delete.ctes.is_empty(),
+            Kind::Merge(merge) => merge.ctes.is_empty(),
+            _ => false,
+        };
+        plain && !self.touches.writes_everything
+    }
+
+    /// Whether the answer says that no row was written, so that it left nothing behind.
+    pub fn wrote_nothing(&self, outcome: &Outcome) -> bool {
+        let Outcome::Answer(answer) = outcome else {
+            return false;
+        };
+        let none = answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0"));
+        none && self.tag_tells()
+    }
+
+    /// Whether it writes the one row of a key and looks at nothing else to find it: then it is a matter of one
+    /// instant, since the newest version is written whatever the snapshot showed.
+    pub fn writes_by_key(&self, catalog: &crate::state::Catalog) -> bool {
+        let (table, select, ctes) = match &self.kind {
+            Kind::Update(update) => (update.table, &update.select, &update.ctes),
+            Kind::Delete(delete) => (delete.table, &delete.select, &delete.ctes),
+            _ => return false,
+        };
+        let Some(From::Scan(scan)) = &select.from else {
+            return false;
+        };
+        let Access::Lookup { columns, .. } = &scan.access else {
+            return false;
+        };
+        let is_key_column = |expr: &Expr| matches!(expr, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize)));
+        let is_key = |condition: &Expr| match condition {
+            Expr::Equal { sides, .. } => is_key_column(&sides.0) || is_key_column(&sides.1),
+            _ => false,
+        };
+        let unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
+        unique
+            && ctes.is_empty()
+            && select.relations.len() == 1
+            && select.filter.is_empty()
+            && scan.filter.len() == columns.len()
+            && scan.filter.iter().all(is_key)
+    }
+}
+
+/// The tables that a statement may touch, known before it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touches {
+    pub read: Vec<TableId>,
+    pub written: Vec<TableId>,
+    /// It may write anything: a call of an unknown function, a table that the catalog does not know …
+    pub writes_everything: bool,
+    pub reads_everything: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    pub name: String,
+    pub type_oid: TypeOid,
+}
+
+/// What kind of statement it is.
+#[derive(Debug)]
+pub enum Kind {
+    Empty,
+    Begin {
+        level: Option<Level>,
+        read_only: Option<bool>,
+        deferrable: Option<bool>,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
+    PrepareTransaction(String),
+    CommitPrepared(String),
+    RollbackPrepared(String),
+    /// SET TRANSACTION, or SET SESSION CHARACTERISTICS AS TRANSACTION (`session`).
+    SetTransaction {
+        level: Option<Level>,
+        read_only: Option<bool>,
+        deferrable: Option<bool>,
+        snapshot: Option<String>,
+        session: bool,
+    },
+    /// `value` is `None` for DEFAULT, or where it is not a plain value.
+    Set {
+        name: String,
+        value: Option<String>,
+        local: bool,
+    },
+    /// `None`: RESET ALL.
+    Reset(Option<String>),
+    Show(String),
+    Discard {
+        all: bool,
+    },
+    /// The statement's own text, to be planned again when it is executed.
+    Prepare {
+        name: String,
+        types: Vec<TypeOid>,
+        text: Arc<str>,
+    },
+    /// Arguments are expressions of this plan, with their types.
+    Execute {
+        name: String,
+        arguments: Vec<(Expr, TypeOid)>,
+    },
+    /// `None`: all.
+    Deallocate(Option<String>),
+    /// The query is planned from its own text.
+    DeclareCursor {
+        name: String,
+        hold: bool,
+        query: Arc<str>,
+    },
+    Fetch {
+        name: String,
+        direction: FetchDirection,
+        count: i64,
+        is_move: bool,
+    },
+    CloseCursor(Option<String>),
+    Lock {
+        tables: Vec<TableId>,
+        mode: i32,
+    },
+    Select(Box<Query>),
+    Insert(Box<Insert>),
+    Update(Box<Update>),
+    Delete(Box<Delete>),
+    Merge(Box<Merge>),
+    Truncate {
+        tables: Vec<TableId>,
+        restart: bool,
+        cascade: bool,
+    },
+    CopyTo(Box<CopyTo>),
+    CopyFrom(Box<CopyFrom>),
+    Ddl(Box<Ddl>),
+    /// CALL of a procedure whose body is modelled.
+    Call {
+        routine: Arc<Routine>,
+        arguments: Vec<Expr>,
+    },
+    /// DO with a body that is modelled.
+    Do {
+        routine: Arc<Routine>,
+    },
+    /// EXPLAIN without ANALYZE: reads nothing, and its text is not modelled.
+    Explain,
+    /// Statements without an effect on what is modelled: LISTEN, NOTIFY, VACUUM, ANALYZE, COMMENT, GRANT …
+    Harmless {
+        tag: &'static str,
+    },
+    /// The server must reject it with this SQLSTATE, whatever the state is.
+    Rejected(&'static str),
+    Unmodelled(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchDirection {
+    Forward,
+    Backward,
+    Absolute,
+    Relative,
+}
+
+/// How the value of one slot comes about.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    pub source: Source,
+    /// Applied one after the other.
+    pub casts: Vec<BindCast>,
+    pub negate: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct BindCast {
+    pub from: TypeOid,
+    pub to: TypeOid,
+    pub type_modifier: i32,
+    pub kind: CastKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The client's `$n`, from 0.
+    Parameter(usize),
+    /// A constant that was lifted out of the text.
+    Literal(usize),
+}
+
+/// A change of the catalog; what it does is decided against the catalog of the view it runs on.
+#[derive(Debug)]
+pub struct Ddl {
+    pub statement: pg_query::NodeEnum,
+    pub search_path: Vec<String>,
+    pub text: Arc<str>,
+}
