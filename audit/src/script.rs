@@ -20,9 +20,11 @@
 //! An answer is a list of rows `(1, 'a', null)`, `no rows`, a command tag, `error SQLSTATE`, or `lost`;
 //! a statement without one was answered, and nobody looked at the answer. `copy 1\ta\n` is the data of COPY.
 //! `part (1) (2)` are rows of a portal with a row limit that has more; `continue statement` fetches from it again.
+//! `unseen statement` was sent and is not in the trace: there is a gap in its place, of that session, or of all of them
+//! if the session is called `everybody`.
 
 use crate::trace::{
-    Answer, Column, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId,
+    Answer, Column, Gap, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId,
     Status, Window,
 };
 use bytes::Bytes;
@@ -102,6 +104,8 @@ struct Actor {
     id: SessionId,
     status: Status,
     seq: u64,
+    /// It stands for all of them.
+    is_everybody: bool,
     /// The statement under way, since when.
     started: Option<(String, Nanos)>,
 }
@@ -150,6 +154,7 @@ pub fn read(text: &str, level: Level) -> Result<Told, ScriptError> {
                 id: SessionId(next),
                 status: Status::Idle,
                 seq: 0,
+                is_everybody: name == "everybody",
                 started: None,
             }
         });
@@ -218,10 +223,21 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
         None if answer.is_some_and(|a| a.starts_with("part ")) => (sql, Protocol::Extended),
         None => (sql, Protocol::Simple),
     };
+    let (sql, unseen) = match sql.strip_prefix("unseen ") {
+        Some(sql) => (sql, true),
+        None => (sql, false),
+    };
     let outcome = outcome_of(sql, answer)?;
     let before = actor.status;
     actor.status = status_after(sql, before, &outcome);
     actor.seq += 1;
+    if unseen {
+        return Ok(Record::Gap(Gap {
+            session: (!actor.is_everybody).then_some(actor.id),
+            window,
+            reason: "the story says so".to_owned(),
+        }));
+    }
     Ok(Record::Statement(Box::new(Observation {
         session: actor.id,
         seq: actor.seq,

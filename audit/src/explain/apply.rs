@@ -36,25 +36,30 @@ pub fn apply(
             return None;
         }
     };
-    if overlay.havoc_everything.is_some() {
+    if let Some(catalog) = &overlay.catalog {
+        adopt(store, catalog.clone());
+        store.catalog_since = store.catalog_since.max(window.done);
+    }
+    // Also tables that it made itself, and rows that it wrote before.
+    let havoc = overlay.havoc_everything.is_some();
+    if havoc {
         store.forget_everything();
         store.tables.values_mut().for_each(|t| {
             t.unsettle(window.done);
             t.guess(window.done);
         });
     }
-    if let Some(catalog) = &overlay.catalog {
-        adopt(store, catalog.clone());
-        store.catalog_since = store.catalog_since.max(window.done);
-    }
+    // Somebody whom nobody saw may have come later, and have written the same.
+    let unseen = store.unseen_until.filter(|until| window.sent <= *until);
     let mut rows: Vec<(TableId, RowId)> = Vec::new();
     // The id is fixed before the versions are made; the rows are handed over afterwards.
     let commit = order.next_id();
     for (table, own) in &overlay.tables {
         store.table_mut(*table).written(window.done);
-        if own.havoc.is_some() {
-            store.lose(*table, window.done);
-            store.table_mut(*table).guess(window.done);
+        if own.havoc.is_some() || havoc || unseen.is_some() {
+            let until = window.done.max(unseen.unwrap_or(0));
+            store.lose(*table, until);
+            store.table_mut(*table).guess(until);
             continue;
         }
         if own.unseen {

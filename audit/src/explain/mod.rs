@@ -214,6 +214,7 @@ impl Explainer {
         let world = &mut self.worlds[0];
         world.store.forget_everything();
         world.store.tables.values_mut().for_each(|t| t.unsettle(until));
+        world.store.unseen_until = world.store.unseen_until.max(Some(until));
     }
 
     pub fn session(&mut self, txn: &Transaction) -> SessionState {

@@ -686,6 +686,8 @@ pub struct Store {
     pub catalog: Arc<Catalog>,
     /// When the last commit that changed it had ended.
     pub catalog_since: Nanos,
+    /// Until then somebody may have written whom nobody saw.
+    pub unseen_until: Option<Nanos>,
     pub tables: FxHashMap<TableId, Table>,
     pub versions_alive: u64,
     pub versions_collected: u64,
@@ -696,6 +698,7 @@ impl Store {
         Store {
             catalog,
             catalog_since: 0,
+            unseen_until: None,
             tables: FxHashMap::default(),
             versions_alive: 0,
             versions_collected: 0,
