@@ -6,6 +6,9 @@
 
 use std::fmt::Write;
 
+/// A row: both tables have two columns, and the first is never NULL.
+pub type Pair = (i64, Option<i64>);
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Rows; `None` is NULL.
@@ -14,6 +17,8 @@ pub enum Answer {
     Error(&'static str),
     /// Transaction control: nobody looks at the answer.
     Plain,
+    /// The connection was lost.
+    Lost,
 }
 
 /// One statement with its answer.
@@ -34,7 +39,11 @@ pub enum Event {
 
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    pub initial: Vec<(i64, Option<i64>)>,
+    /// What is in the tables when it begins.
+    pub kv: Vec<Pair>,
+    pub bag: Vec<Pair>,
+    /// What somebody on the side saw of both, in the statements of session 0, one after the other.
+    pub looks: Vec<(Vec<Pair>, Vec<Pair>)>,
     /// Each session's isolation level.
     pub levels: Vec<(usize, &'static str)>,
     pub statements: Vec<Statement>,
@@ -61,19 +70,15 @@ impl History {
     }
 
     pub fn setup(&self) -> String {
-        let mut text = "init: create table kv (k int primary key, v int)\n".to_owned();
-        if !self.initial.is_empty() {
-            let rows: Vec<String> = self
-                .initial
-                .iter()
-                .map(|(k, v)| format!("({k}, {})", cell(*v)))
-                .collect();
-            let _ = writeln!(
-                text,
-                "init: insert into kv values {} => INSERT 0 {}",
-                rows.join(", "),
-                rows.len()
-            );
+        let mut text =
+            "init: create table kv (k int primary key, v int)\ninit: create table bag (a int, b int)\n"
+                .to_owned();
+        for (name, rows) in [("kv", &self.kv), ("bag", &self.bag)] {
+            let rows: Vec<String> = rows.iter().map(|(k, v)| format!("({k}, {})", cell(*v))).collect();
+            if !rows.is_empty() {
+                let (all, count) = (rows.join(", "), rows.len());
+                let _ = writeln!(text, "init: insert into {name} values {all} => INSERT 0 {count}");
+            }
         }
         for (session, level) in &self.levels {
             let _ = writeln!(text, "s{session}: set default_transaction_isolation = '{level}'");
@@ -95,7 +100,7 @@ impl History {
                     } else {
                         " ...".to_owned()
                     };
-                    let _ = writeln!(text, "s{session}: {sql}{end}");
+                    let _ = writeln!(text, "{}: {sql}{end}", name(*session));
                 }
                 Event::End(s) => {
                     if at > 0 && self.events[at - 1] == Event::Begin(s) {
@@ -108,7 +113,7 @@ impl History {
                         (Answer::Plain, Some(word)) => format!(" => {}", word.to_ascii_uppercase()),
                         (answer, _) => answer_of(answer),
                     };
-                    let _ = writeln!(text, "s{session}: ...{answer}");
+                    let _ = writeln!(text, "{}: ...{answer}", name(*session));
                 }
             }
         }
@@ -116,13 +121,21 @@ impl History {
     }
 }
 
-fn cell(value: Option<i64>) -> String {
+fn name(session: usize) -> String {
+    match session {
+        0 => "side".to_owned(),
+        n => format!("s{n}"),
+    }
+}
+
+pub fn cell(value: Option<i64>) -> String {
     value.map_or_else(|| "null".to_owned(), |v| v.to_string())
 }
 
 fn answer_of(answer: &Answer) -> String {
     match answer {
         Answer::Plain => String::new(),
+        Answer::Lost => " => lost".to_owned(),
         Answer::Tag(tag) => format!(" => {tag}"),
         Answer::Error(code) => format!(" => error {code}"),
         Answer::Rows(rows) if rows.is_empty() => " => no rows".to_owned(),

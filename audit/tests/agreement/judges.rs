@@ -27,8 +27,13 @@ pub fn records(text: &str) -> Vec<Record> {
 
 /// What the audit says when the history passes by.
 pub fn audit(text: &str) -> (Verdict, Summary) {
+    audit_records(records(text))
+}
+
+/// The same, of records.
+pub fn audit_records(records: Vec<Record>) -> (Verdict, Summary) {
     let mut auditor = Auditor::new(Settings::default());
-    for record in records(text) {
+    for record in records {
         auditor.take(record);
     }
     auditor.finish();

@@ -7,15 +7,17 @@
 //! `PGASSAY_PROPTEST_CASES` sets how many histories are played, `PGASSAY_PROPTEST_SEED` where to begin;
 //! a failure prints the seed of its history and the smallest history that still disagrees.
 
+mod forgotten;
 mod history;
 mod judges;
+mod lose;
 mod mutate;
 mod simulate;
 
 use fastrand::Rng;
 use history::History;
 use judges::{Verdict, audit, reference};
-use simulate::Isolation;
+use simulate::{Isolation, Plan, Wishes};
 use std::collections::BTreeMap;
 
 const MUTATIONS: usize = 4;
@@ -30,12 +32,13 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn play(seed: u64, sessions: usize, each: usize) -> (History, bool) {
     let mut rng = Rng::with_seed(seed);
     let serializable = rng.u8(0..3) == 0;
-    let history = simulate::play(&mut rng, sessions, each, |rng| match (serializable, rng.bool()) {
+    let level = |rng: &mut Rng| match (serializable, rng.bool()) {
         (true, _) => Isolation::Serializable,
         (false, true) => Isolation::RepeatableRead,
         (false, false) => Isolation::ReadCommitted,
-    });
-    (history, serializable)
+    };
+    let plan = Plan::random(&mut rng, sessions, each, Wishes::default(), level);
+    (simulate::play(&plan, rng.u64(..)), serializable)
 }
 
 /// Leaves out whole transactions, then single statements, as long as the judges still disagree.

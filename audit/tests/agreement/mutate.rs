@@ -53,7 +53,11 @@ pub fn mutate(history: &History, rng: &mut Rng) -> Option<(History, &'static str
                 "row doubled"
             }
             4 => {
-                let width = if sql.contains("k, v") { 2 } else { 1 };
+                let width = if sql.contains("k, v") || sql.contains("a, b") {
+                    2
+                } else {
+                    1
+                };
                 rows.push((0..width).map(|_| Some(rng.i64(1..50))).collect());
                 "row added"
             }
@@ -80,7 +84,7 @@ pub fn mutate(history: &History, rng: &mut Rng) -> Option<(History, &'static str
             *tag = format!("{command} {other}");
             "tag"
         }
-        Answer::Error(_) | Answer::Plain => return None,
+        Answer::Error(_) | Answer::Plain | Answer::Lost => return None,
     };
     (changed.statements[at].answer != history.statements[at].answer).then_some((changed, kind))
 }

@@ -1,0 +1,238 @@
+//! Rows with their versions and locks.
+//!
+//! Always true: versions are ordered by the number of the commit that made them; whoever has written a row is its owner
+//! until he has ended.
+
+use super::query::Table;
+use crate::history::Pair;
+use std::collections::BTreeMap;
+
+/// One row from its birth to its death; a key that is inserted again is another row.
+struct Row {
+    table: Table,
+    /// By commit number; `None` is deleted.
+    versions: Vec<(u64, Option<Pair>)>,
+    owner: Option<usize>,
+    /// Keys that its owner has given to it.
+    claimed: Vec<i64>,
+}
+
+/// What a transaction has made so far.
+#[derive(Clone, Default)]
+pub struct Own {
+    pub rows: BTreeMap<usize, Option<Pair>>,
+    locked: Vec<usize>,
+    /// What it has looked at.
+    pub reads: Vec<(Table, Option<Vec<i64>>)>,
+}
+
+/// A SERIALIZABLE transaction that has committed.
+struct Committed {
+    snapshot: u64,
+    commit: u64,
+    reads: Vec<(Table, Option<Vec<i64>>)>,
+    writes: Vec<(Table, i64)>,
+}
+
+pub struct Database {
+    rows: Vec<Row>,
+    clock: u64,
+    committed: Vec<Committed>,
+}
+
+/// Who has a key.
+pub enum Holder {
+    Nobody,
+    Row(usize),
+    Waits(usize),
+}
+
+impl Database {
+    pub fn new(kv: &[Pair], bag: &[Pair]) -> Database {
+        let row = |table: Table, row: &Pair| Row {
+            table,
+            versions: vec![(0, Some(*row))],
+            owner: None,
+            claimed: Vec::new(),
+        };
+        let kv = kv.iter().map(|r| row(Table::Kv, r));
+        Database {
+            rows: kv.chain(bag.iter().map(|r| row(Table::Bag, r))).collect(),
+            clock: 0,
+            committed: Vec::new(),
+        }
+    }
+
+    /// The snapshot that sees everything.
+    pub fn now(&self) -> u64 {
+        self.clock
+    }
+
+    /// The rows that a transaction sees: its own versions, or the newest of its snapshot.
+    pub fn visible(&self, table: Table, own: &Own, snapshot: u64) -> Vec<(usize, Pair)> {
+        let seen = |row: usize| match own.rows.get(&row) {
+            Some(made) => *made,
+            None => {
+                let mut newest = self.rows[row].versions.iter().rev();
+                newest.find(|(c, _)| *c <= snapshot).and_then(|(_, v)| *v)
+            }
+        };
+        (0..self.rows.len())
+            .filter(|row| self.rows[*row].table == table)
+            .filter_map(|row| Some((row, seen(row)?)))
+            .collect()
+    }
+
+    /// Both tables, as somebody sees them who comes now.
+    pub fn committed(&self) -> (Vec<Pair>, Vec<Pair>) {
+        let rows = |table| {
+            let visible = self.visible(table, &Own::default(), self.clock);
+            visible.into_iter().map(|(_, row)| row).collect()
+        };
+        (rows(Table::Kv), rows(Table::Bag))
+    }
+
+    pub fn changed_since(&self, row: usize, snapshot: u64) -> bool {
+        self.rows[row].versions.last().is_some_and(|(c, _)| *c > snapshot)
+    }
+
+    /// Who holds the row, if it is somebody else.
+    pub fn owner(&self, row: usize, session: usize) -> Option<usize> {
+        self.rows[row].owner.filter(|o| *o != session)
+    }
+
+    /// The newest version: the transaction's own, or the last that was committed.
+    pub fn newest(&self, row: usize, own: &Own) -> Option<Pair> {
+        match own.rows.get(&row) {
+            Some(made) => *made,
+            None => self.rows[row].versions.last().and_then(|(_, v)| *v),
+        }
+    }
+
+    /// Locks a row.
+    pub fn take(&mut self, own: &mut Own, session: usize, row: usize) {
+        self.rows[row].owner = Some(session);
+        if !own.locked.contains(&row) {
+            own.locked.push(row);
+        }
+    }
+
+    /// Writes a row that is locked.
+    pub fn put(&mut self, own: &mut Own, row: usize, made: Option<Pair>) {
+        self.rows[row].claimed.extend(made.map(|(k, _)| k));
+        own.rows.insert(row, made);
+    }
+
+    pub fn insert(&mut self, own: &mut Own, session: usize, table: Table, made: Pair) {
+        let row = self.rows.len();
+        self.rows.push(Row {
+            table,
+            versions: Vec::new(),
+            owner: None,
+            claimed: Vec::new(),
+        });
+        self.take(own, session, row);
+        self.put(own, row, Some(made));
+    }
+
+    /// Who has this key of `kv` now, whatever a snapshot says.
+    pub fn holder(&self, k: i64, own: &Own, session: usize, except: Option<usize>) -> Holder {
+        for (id, row) in self.rows.iter().enumerate() {
+            if row.table != Table::Kv || Some(id) == except {
+                continue;
+            }
+            let committed = row.versions.last().and_then(|(_, v)| *v);
+            let is_claimed = row.claimed.contains(&k) || committed.is_some_and(|(key, _)| key == k);
+            // Inserted, changed or deleted by somebody who has not ended: wait for it.
+            if is_claimed && self.owner(id, session).is_some() {
+                return Holder::Waits(id);
+            }
+            if self.newest(id, own).is_some_and(|(key, _)| key == k) {
+                return Holder::Row(id);
+            }
+        }
+        Holder::Nobody
+    }
+
+    /// Undoes what was done since a savepoint.
+    pub fn back_to(&mut self, own: &mut Own, saved: Own) {
+        for row in own.locked.iter().filter(|r| !saved.locked.contains(r)) {
+            self.rows[*row].owner = None;
+            self.rows[*row].claimed.clear();
+        }
+        let reads = std::mem::take(&mut own.reads);
+        *own = Own { reads, ..saved };
+    }
+
+    pub fn release(&mut self, own: &mut Own) {
+        self.back_to(own, Own::default());
+        own.reads.clear();
+    }
+
+    /// Makes everything visible; with the snapshot of a transaction that was promised a serial order, only if there
+    /// still is one. Otherwise everything is undone.
+    pub fn commit(&mut self, own: &mut Own, serial: Option<u64>) -> bool {
+        let commit = self.clock + 1;
+        if let Some(snapshot) = serial {
+            let written = own.rows.iter().flat_map(|(id, made)| {
+                let row = &self.rows[*id];
+                let before = row.versions.last().and_then(|(_, v)| *v);
+                [before, *made].into_iter().flatten().map(|(k, _)| (row.table, k))
+            });
+            self.committed.push(Committed {
+                snapshot,
+                commit,
+                writes: written.collect(),
+                reads: own.reads.clone(),
+            });
+            if self.has_cycle() {
+                self.committed.pop();
+                self.release(own);
+                return false;
+            }
+        }
+        self.clock = commit;
+        for (row, made) in std::mem::take(&mut own.rows) {
+            self.rows[row].versions.push((commit, made));
+        }
+        self.release(own);
+        true
+    }
+
+    /// Whether the newest of the SERIALIZABLE transactions comes before itself.
+    fn has_cycle(&self) -> bool {
+        let last = self.committed.len() - 1;
+        let (mut reached, mut to_do) = (vec![false; last + 1], vec![last]);
+        while let Some(at) = to_do.pop() {
+            for next in 0..=last {
+                if next != at && self.committed[at].is_before(&self.committed[next]) {
+                    if next == last {
+                        return true;
+                    }
+                    if !std::mem::replace(&mut reached[next], true) {
+                        to_do.push(next);
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Committed {
+    fn is_before(&self, other: &Committed) -> bool {
+        let wrote_what_it_writes =
+            self.commit < other.commit && self.writes.iter().any(|w| other.writes.contains(w));
+        let wrote_what_it_reads = self.commit <= other.snapshot && meet(&other.reads, &self.writes);
+        let read_what_it_overwrites = other.commit > self.snapshot && meet(&self.reads, &other.writes);
+        wrote_what_it_writes || wrote_what_it_reads || read_what_it_overwrites
+    }
+}
+
+fn meet(reads: &[(Table, Option<Vec<i64>>)], writes: &[(Table, i64)]) -> bool {
+    reads.iter().any(|(table, keys)| {
+        writes
+            .iter()
+            .any(|(written, k)| written == table && keys.as_ref().is_none_or(|keys| keys.contains(k)))
+    })
+}
