@@ -26,6 +26,7 @@ use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Window};
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One row that a transaction wrote.
@@ -87,8 +88,10 @@ impl Node {
 pub struct Certifier {
     nodes: FxHashMap<u64, Node>,
     places: Places,
-    /// Ordinals in the order of arrival.
-    arrival: std::collections::VecDeque<u64>,
+    /// Nodes that nobody who is kept precedes, by when they had ended.
+    first: BTreeSet<(Nanos, u64)>,
+    /// All nodes, by when they began.
+    begun: BTreeSet<(Nanos, u64)>,
     next: u64,
 }
 
@@ -138,14 +141,18 @@ impl Certifier {
         for (other, _) in &outgoing {
             if let Some(later) = self.nodes.get_mut(other) {
                 later.ancestors += 1;
+                self.first.remove(&(later.window.done, *other));
             }
         }
         let mut node = node;
         node.after = outgoing;
         node.ancestors = incoming.len();
         self.places.add(ordinal, &node.reads, &node.writes);
+        self.begun.insert((node.txn.sent(), ordinal));
+        if node.ancestors == 0 {
+            self.first.insert((node.window.done, ordinal));
+        }
         self.nodes.insert(ordinal, node);
-        self.arrival.push_back(ordinal);
         None
     }
 
@@ -193,35 +200,31 @@ impl Certifier {
     }
 
     /// Drops nodes that no cycle can reach any more: no transaction that began before `horizon` is still
-    /// to be judged.
+    /// to be judged, so nobody will ever be found to precede them.
     pub fn collect(&mut self, horizon: Nanos) {
-        while let Some(&oldest) = self.arrival.front() {
-            let Some(node) = self.nodes.get(&oldest) else {
-                self.arrival.pop_front();
+        while let Some(&(done, oldest)) = self.first.first()
+            && done < horizon
+        {
+            self.first.pop_first();
+            let Some(gone) = self.nodes.remove(&oldest) else {
                 continue;
             };
-            if node.window.done >= horizon || node.ancestors > 0 {
-                break;
-            }
-            let Some(gone) = self.nodes.remove(&oldest) else {
-                break;
-            };
+            self.begun.remove(&(gone.txn.sent(), oldest));
             self.places.remove(oldest, &gone.reads, &gone.writes);
             for (later, _) in gone.after {
-                if let Some(later) = self.nodes.get_mut(&later) {
-                    later.ancestors = later.ancestors.saturating_sub(1);
+                if let Some(node) = self.nodes.get_mut(&later) {
+                    node.ancestors -= 1;
+                    if node.ancestors == 0 {
+                        self.first.insert((node.window.done, later));
+                    }
                 }
             }
-            self.arrival.pop_front();
         }
     }
 
     /// Where the oldest transaction that is kept began.
     pub fn oldest(&self) -> Option<Nanos> {
-        self.arrival
-            .front()
-            .and_then(|n| self.nodes.get(n))
-            .map(|n| n.txn.sent())
+        self.begun.first().map(|(sent, _)| *sent)
     }
 
     pub fn len(&self) -> usize {

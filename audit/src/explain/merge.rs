@@ -63,7 +63,7 @@ fn names(world: &World) -> BTreeSet<TxnId> {
 fn same_duties(a: &World, b: &World) -> bool {
     a.waiting == b.waiting
         && a.blended == b.blended
-        && a.widened == b.widened
+        && a.shared == b.shared
         && names(a) == names(b)
         && same_tables(a, b)
 }

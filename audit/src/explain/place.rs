@@ -73,6 +73,15 @@ enum Pair {
     Same,
 }
 
+/// Those whose turn is still to come and that may have come before.
+#[derive(Default)]
+struct Rivals {
+    /// Where it matters who came first.
+    rivals: Vec<Task>,
+    /// Where nobody can tell.
+    alike: Vec<Arc<Transaction>>,
+}
+
 /// One way to explain a transaction.
 pub struct Explanation {
     pub attempt: Attempt,
@@ -167,7 +176,7 @@ impl Explainer {
             return Placement::GivenUp(world);
         }
         self.unteach(&mut world, task, &mut ways, ahead);
-        let Some(rivals) = self.quicker(&mut world, task, &mut ways, ahead, under) else {
+        let Some(Rivals { rivals, alike }) = self.quicker(&mut world, task, &mut ways, ahead, under) else {
             return Placement::GivenUp(world);
         };
         if !ways.complete && ways.found.first().is_some_and(|e| !e.attempt.overlay.is_empty()) {
@@ -177,13 +186,22 @@ impl Explainer {
         let mut placed: Vec<(World, Arc<Explained>)> = Vec::new();
         if rivals.is_empty() && ways.found.len() <= 1 {
             return match ways.found.pop() {
-                Some(way) => Placement::Placed(vec![self.adopt(world, task, way)]),
+                Some(way) => {
+                    alike
+                        .iter()
+                        .for_each(|other| world.share_windows(&task.txn, other));
+                    Placement::Placed(vec![self.adopt(world, task, way)])
+                }
                 None => nowhere(world, difference),
             };
         }
         self.births.remembers = true;
         for way in ways.found {
-            placed.push(self.adopt(world.clone(), task, way));
+            let mut world = world.clone();
+            alike
+                .iter()
+                .for_each(|other| world.share_windows(&task.txn, other));
+            placed.push(self.adopt(world, task, way));
         }
         let mut below = under.to_vec();
         below.push(task.txn.id);
@@ -247,7 +265,7 @@ impl Explainer {
         ways: &mut Explanations,
         ahead: &Ahead<'_>,
         under: &[TxnId],
-    ) -> Option<Vec<Task>> {
+    ) -> Option<Rivals> {
         let unexplained = ways
             .found
             .is_empty()
@@ -269,7 +287,7 @@ impl Explainer {
                     way.facts.clear();
                 }
             });
-            return Some(Vec::new());
+            return Some(Rivals::default());
         }
         let others: Vec<Arc<Transaction>> = ahead
             .sequencer
@@ -278,13 +296,13 @@ impl Explainer {
             .cloned()
             .collect();
         if others.is_empty() {
-            return Some(Vec::new());
+            return Some(Rivals::default());
         }
         let attempt = unexplained
             .as_ref()
             .or(ways.found.first().map(|way| &way.attempt));
         let Some(attempt) = attempt else {
-            return Some(Vec::new());
+            return Some(Rivals::default());
         };
         let own = Footprint::new(&task.txn, attempt, &world.store);
         let mut rivals = Vec::new();
@@ -309,9 +327,9 @@ impl Explainer {
             ways.found.iter_mut().for_each(|way| way.facts.clear());
         }
         if !writes {
-            return Some(Vec::new());
+            return Some(Rivals::default());
         }
-        let mut kept = Vec::new();
+        let mut found = Rivals::default();
         for (rival, footprint) in rivals {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
@@ -321,15 +339,12 @@ impl Explainer {
             };
             match pair {
                 // Whoever looks in between sees the same.
-                Pair::Same => {
-                    world.widen(task.txn.id, rival.txn.end.window());
-                    world.widen(rival.txn.id, task.txn.end.window());
-                }
+                Pair::Same => found.alike.push(rival.txn),
                 Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
-                _ => kept.push(rival),
+                _ => found.rivals.push(rival),
             }
         }
-        Some(kept)
+        Some(found)
     }
 
     /// Whether somebody may have looked between two blind writers.

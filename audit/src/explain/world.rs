@@ -59,8 +59,9 @@ pub struct World {
     pub waiting: Vec<TxnId>,
     /// Writers whose place among others could not be told: what they write is unknown.
     pub blended: Vec<TxnId>,
-    /// Writers that did the same as others at the same time: each may have been where one of them was.
-    pub widened: FxHashMap<TxnId, Window>,
+    /// Where the places of writers lie that do the same as others at the same time: nobody can tell them apart, so
+    /// they have shared out their windows, the earlier place the earlier bounds.
+    pub shared: FxHashMap<TxnId, Window>,
     /// What the certifier has not seen yet.
     pub uncertified: Vec<Arc<Explained>>,
     /// Rows written since there is more than one world.
@@ -77,7 +78,7 @@ impl World {
             ahead: Vec::new(),
             waiting: Vec::new(),
             blended: Vec::new(),
-            widened: FxHashMap::default(),
+            shared: FxHashMap::default(),
             uncertified: Vec::new(),
             changed: BTreeSet::new(),
             footprints: FxHashMap::default(),
@@ -150,13 +151,10 @@ impl World {
         {
             self.changed.extend(made.rows.iter().copied());
         }
-        if let Some(window) = self.widened.remove(&txn.id)
+        if let Some(window) = self.shared.remove(&txn.id)
             && let Some(commit) = commit
         {
-            self.order.widen(commit, window);
-            for table in attempt.overlay.tables.keys() {
-                self.store.table_mut(*table).written(window.done);
-            }
+            self.order.lies_in(commit, window);
         }
         if let Some(at) = self.blended.iter().position(|b| *b == txn.id) {
             self.blended.remove(at);
@@ -165,10 +163,15 @@ impl World {
         commit
     }
 
-    /// The writer may have been anywhere in this window, too.
-    pub fn widen(&mut self, txn: TxnId, window: Window) {
-        let known = self.widened.entry(txn).or_insert(window);
-        *known = Window::new(known.sent.min(window.sent), known.done.max(window.done));
+    /// Two writers do the same, and `next` is placed after `first`: the first of them to commit did so no later than
+    /// either window ends, the second no earlier than either begins.
+    pub fn share_windows(&mut self, first: &Transaction, next: &Transaction) {
+        let window = |txn: &Transaction| *self.shared.get(&txn.id).unwrap_or(&txn.end.window());
+        let (a, b) = (window(first), window(next));
+        let earlier = Window::new(a.sent.min(b.sent), a.done.min(b.done));
+        let later = Window::new(a.sent.max(b.sent), a.done.max(b.done));
+        self.shared.insert(first.id, earlier);
+        self.shared.insert(next.id, later);
     }
 
     /// Keeps what an explanation says about the order of commits, and what its answers taught.

@@ -115,12 +115,11 @@ impl Order {
         }
     }
 
-    /// The commit may have been where another one was that did the same.
-    pub fn widen(&mut self, id: CommitId, window: Window) {
+    /// The commit lies in this window, not in the one that was observed for its transaction.
+    pub fn lies_in(&mut self, id: CommitId, window: Window) {
         if let Some(commit) = self.get_mut(id) {
-            let observed = commit.observed;
-            commit.observed = Window::new(observed.sent.min(window.sent), observed.done.max(window.done));
-            (commit.lo, commit.hi) = (commit.lo.min(window.sent), commit.hi.max(window.done));
+            commit.observed = window;
+            (commit.lo, commit.hi) = (window.sent, window.done);
         }
     }
 
