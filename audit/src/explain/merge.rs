@@ -6,7 +6,7 @@
 //! came to that; if there are still too many, what they do not agree on becomes unknown.
 
 use super::world::World;
-use crate::state::store::{Chain, Table};
+use crate::state::store::{Chain, Table, Version};
 use crate::state::{Row, RowId, TableId};
 use crate::trace::Nanos;
 use crate::value::compare::same_cells;
@@ -36,19 +36,16 @@ fn same_row(a: Option<&Row>, b: Option<&Row>) -> bool {
 
 /// Whether a row has the same versions, made by the same transactions, in both.
 fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> bool {
-    let versions = |world: &World| -> Vec<(Option<TxnId>, Option<Row>)> {
-        let versions = chain(world, table, id).map_or(&[][..], |c| &c.versions);
-        let writer = |commit| world.order.get(commit).map(|c| c.txn.id);
-        versions
+    fn versions(world: &World, table: TableId, id: RowId) -> &[Version] {
+        chain(world, table, id).map_or(&[], |c| &c.versions)
+    }
+    let writer = |world: &World, version: &Version| world.order.get(version.commit).map(|c| c.txn.id);
+    let (mine, theirs) = (versions(a, table, id), versions(b, table, id));
+    mine.len() == theirs.len()
+        && mine
             .iter()
-            .map(|v| (writer(v.commit), v.row.clone()))
-            .collect()
-    };
-    let (a, b) = (versions(a), versions(b));
-    a.len() == b.len()
-        && a.iter()
-            .zip(&b)
-            .all(|(a, b)| a.0 == b.0 && same_row(a.1.as_ref(), b.1.as_ref()))
+            .zip(theirs)
+            .all(|(x, y)| writer(a, x) == writer(b, y) && same_row(x.row.as_ref(), y.row.as_ref()))
 }
 
 fn touched<'a>(a: &'a World, b: &'a World) -> impl Iterator<Item = (TableId, RowId)> + 'a {
@@ -139,6 +136,22 @@ pub fn reduce(worlds: &mut Vec<World>, until: Nanos) {
     if worlds.len() > WORLDS_MAX {
         collapse(worlds, until);
     }
+}
+
+/// Rows that are the same in all worlds by now need not be compared again.
+pub fn forget_agreed(worlds: &mut [World]) {
+    let [first, others @ ..] = &*worlds else {
+        return;
+    };
+    let mut rows: BTreeSet<(TableId, RowId)> = first.changed.clone();
+    others.iter().for_each(|other| rows.extend(&other.changed));
+    rows.retain(|(table, id)| {
+        let agrees = |other: &World| same_chain(first, other, *table, *id);
+        !others.iter().all(agrees)
+    });
+    worlds
+        .iter_mut()
+        .for_each(|world| world.changed.retain(|row| rows.contains(row)));
 }
 
 /// Worlds that have the same rows become one that does not know how they came to be.

@@ -127,15 +127,16 @@ pub struct Explainer {
     busy_until: Nanos,
     /// What happened before this is forgotten.
     collected: Nanos,
-    /// For how many garbage collections there has been more than one world.
-    apart: u32,
+    /// How many worlds beside the first there were at the last garbage collections, all in all.
+    apart: usize,
 }
 
 /// How long reading a table again may take, from its snapshot to its turn.
 const REREAD_NS_MAX: Nanos = 10_000_000_000;
 
-/// Garbage collections after which worlds that nobody has told apart become one.
-const APART_MAX: u32 = 4;
+/// Worlds beside the first, summed over garbage collections, after which those that nobody has told apart become one:
+/// two are kept for long, many for a short time. Twice as much while somebody's place differs among them.
+const APART_MAX: usize = 16;
 
 /// Rolled back transactions that are remembered, to name what saw their writes.
 const ABORTED_MAX: usize = 32;
@@ -680,10 +681,16 @@ impl Explainer {
             world.collect(horizon);
         }
         if self.worlds.len() > 1 {
+            merge::forget_agreed(&mut self.worlds);
             self.reduce();
         }
-        self.apart = if self.worlds.len() > 1 { self.apart + 1 } else { 0 };
-        if self.apart > APART_MAX {
+        let others = self.worlds.len() - 1;
+        self.apart = if others > 0 { self.apart + others } else { 0 };
+        let is_calm = self
+            .worlds
+            .iter()
+            .all(|w| w.ahead.is_empty() && w.waiting.is_empty());
+        if self.apart > if is_calm { APART_MAX } else { 2 * APART_MAX } {
             // Nobody asks how it was: then it need not be known.
             self.apart = 0;
             self.become_one();
