@@ -82,6 +82,8 @@ pub struct Stats {
     pub versions_alive: u64,
     pub versions_collected: u64,
     pub transactions_open: u64,
+    /// Transactions that have ended and still matter: whose place is open, or that may still be part of a cycle.
+    pub transactions_remembered: u64,
     pub solver_ns: u64,
 }
 
@@ -198,6 +200,7 @@ impl Auditor {
             versions_alive: self.explainer.world().store.versions_alive,
             versions_collected: self.explainer.world().store.versions_collected,
             transactions_open: self.assembler.open_len() as u64,
+            transactions_remembered: self.explainer.world().order.open_len().max(self.certifier.len()) as u64,
             ..self.stats
         }
     }

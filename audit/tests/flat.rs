@@ -1,0 +1,67 @@
+//! An hour of traffic needs no more memory than a minute of it: what is remembered does not grow with what was judged.
+
+use pgassay_audit::{Auditor, Settings, Stats, script};
+use pgassay_rules::Level;
+
+/// Plays `rounds` times the same story, and tells what is remembered in the end.
+fn remembered(round: &str, rounds: usize, level: Level) -> Stats {
+    let mut story = String::from(
+        "init: create table account (id int primary key, balance int)\n\
+         init: insert into account values (1, 100), (2, 200)\n",
+    );
+    (0..rounds).for_each(|_| story.push_str(round));
+    let mut auditor = Auditor::new(Settings::default());
+    for record in script::parse(&story, level).expect("a story") {
+        auditor.take(record);
+    }
+    let stats = auditor.stats();
+    auditor.finish();
+    let summary = auditor.summary();
+    assert!(summary.violations.is_empty(), "{:?}", summary.violations);
+    assert_eq!(summary.coverage.unchecked, 0);
+    stats
+}
+
+fn is_flat(round: &str, level: Level) {
+    let (few, many) = (remembered(round, 100, level), remembered(round, 1_000, level));
+    assert!(many.judged > 9 * few.judged);
+    let most = |few: u64| 2 * few + 100;
+    assert!(
+        many.transactions_remembered <= most(few.transactions_remembered),
+        "{few:?} {many:?}"
+    );
+    assert!(many.versions_alive <= most(few.versions_alive), "{few:?} {many:?}");
+}
+
+#[test]
+fn readers_that_did_not_see_an_earlier_commit_are_forgotten_like_all_others() {
+    // Each round leaves an edge from whoever ends later to whoever ended earlier.
+    let round = "t1: begin\n\
+                 t1: select id from account where id = 1 => (1)\n\
+                 t2: update account set balance = 7 where id = 1 => UPDATE 1\n\
+                 t1: select id from account where id = 2 => (2)\n\
+                 t1: commit\n";
+    for level in [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable] {
+        is_flat(round, level);
+    }
+}
+
+#[test]
+fn increments_that_nobody_can_tell_apart_are_forgotten_too() {
+    let round = "t1: update account set balance = balance + 1 where id = 1 ...\n\
+                 t2: update account set balance = balance - 1 where id = 1 => UPDATE 1\n\
+                 t2: update account set balance = balance - 1 where id = 2 ...\n\
+                 t1: ... => UPDATE 1\n\
+                 t1: update account set balance = balance + 1 where id = 2 => UPDATE 1\n\
+                 t2: ... => UPDATE 1\n";
+    is_flat(round, Level::ReadCommitted);
+}
+
+#[test]
+fn rows_that_come_and_go_are_forgotten() {
+    let round = "t1: insert into account values (3, 0) => INSERT 0 1\n\
+                 t2: delete from account where id = 3 => DELETE 1\n";
+    for level in [Level::ReadCommitted, Level::Serializable] {
+        is_flat(round, level);
+    }
+}
