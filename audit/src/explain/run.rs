@@ -266,7 +266,8 @@ fn run_step(
 
     let (execution, change, providers) = {
         let by_key = by_statement && planned.writes_by_key(&catalog);
-        let forced = by_key && succeeded && !asked_for.wrote_nothing(&seen.outcome);
+        let waits = rules.mutual_exclusion && rules.writes == Writes::EvalPlanQual;
+        let forced = by_key && waits && succeeded && !asked_for.wrote_nothing(&seen.outcome);
         let reader = |point, window, eager| Reader {
             store: scene.store,
             order: scene.order,

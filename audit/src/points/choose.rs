@@ -112,27 +112,16 @@ impl Chooser {
         window: Window,
         visible: bool,
     ) -> bool {
-        // A choice that is required is not free: answer it without consuming the script.
         for d in &self.decisions {
             if d.commit == commit && d.point == point {
                 return d.visible == visible;
             }
         }
-        let probe = self.script.len();
+        let free = self.script.len();
         let answer = self.decide(order, commit, point, window, || Some(visible));
-        if answer != visible && self.script.len() > probe {
-            // It was free after all; take the required side and leave nothing to flip.
-            if let Some(last) = self.script.last_mut() {
-                *last = Choice {
-                    point,
-                    visible,
-                    flipped: true,
-                };
-            }
-            if let Some(last) = self.decisions.last_mut() {
-                last.visible = visible;
-            }
-            return true;
+        if let Some(choice) = self.script.get_mut(free) {
+            // What is required is no choice: there is nothing to flip.
+            choice.flipped = true;
         }
         answer == visible
     }
