@@ -44,8 +44,12 @@ pub fn suspect(
     }
     let txn = &suspect.txn;
     let weak = statement_snapshots();
-    // Every answer alone is fine, but not together with what others saw?
-    if explains_in(suspect, txn, &suspect.rules, &place, &world.order.without_facts()) {
+    // Every answer alone is fine, had nobody waited for anybody, but not together with what others saw?
+    let unlocked = LevelRules {
+        mutual_exclusion: false,
+        ..suspect.rules
+    };
+    if explains_in(suspect, txn, &unlocked, &place, &world.order.without_facts()) {
         // What one writer made of a row was not there for the next one.
         return match writes(&txn.steps[suspect.step].seen.text) {
             true => &anomaly::LOST_UPDATE,
@@ -145,9 +149,11 @@ pub fn unfinished(
 /// What READ COMMITTED promises: the weakest view that another snapshot could have given.
 pub fn statement_snapshots() -> LevelRules {
     let profile = Profile::named("postgres").expect("the profile is built in");
-    *profile
-        .level(Level::ReadCommitted)
-        .expect("the profile has this level")
+    let rules = profile.level(Level::ReadCommitted);
+    LevelRules {
+        mutual_exclusion: false,
+        ..*rules.expect("the profile has this level")
+    }
 }
 
 fn step_with(step: &Step, window: impl Fn(Window) -> Window) -> Step {
