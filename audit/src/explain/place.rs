@@ -179,7 +179,8 @@ impl Explainer {
         let Some(Rivals { rivals, alike }) = self.quicker(&mut world, task, &mut ways, ahead, under) else {
             return Placement::GivenUp(world);
         };
-        if !ways.complete && ways.found.first().is_some_and(|e| !e.attempt.overlay.is_empty()) {
+        let has_effects = |way: &Explanation| task.is_committed() && !way.attempt.overlay.is_empty();
+        if !ways.complete && ways.found.first().is_some_and(has_effects) {
             return Placement::GivenUp(world);
         }
         let mut difference = ways.difference;

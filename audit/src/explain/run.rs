@@ -266,8 +266,11 @@ fn run_step(
 
     let (execution, change, providers) = {
         let by_key = by_statement && planned.writes_by_key(&catalog);
-        let waits = rules.mutual_exclusion && rules.writes == Writes::EvalPlanQual;
-        let forced = by_key && waits && succeeded && !asked_for.wrote_nothing(&seen.outcome);
+        let waits = by_statement && rules.mutual_exclusion && rules.writes == Writes::EvalPlanQual;
+        let held = match waits && succeeded && !asked_for.wrote_nothing(&seen.outcome) {
+            true => planned.holds(&catalog),
+            false => None,
+        };
         let reader = |point, window, eager| Reader {
             store: scene.store,
             order: scene.order,
@@ -280,7 +283,10 @@ fn run_step(
             providers: RefCell::default(),
             unsure: Cell::default(),
             eager,
-            forced: forced && eager,
+            held: held
+                .as_ref()
+                .filter(|_| eager)
+                .map(|(table, columns)| (*table, &columns[..])),
             observed: &seen.outcome,
             shown: OnceCell::new(),
         };
@@ -520,7 +526,7 @@ fn teach(
                     providers: RefCell::default(),
                     unsure: Cell::default(),
                     eager: false,
-                    forced: false,
+                    held: None,
                     observed: &seen.outcome,
                     shown: OnceCell::new(),
                 }

@@ -35,8 +35,9 @@ pub struct Reader<'a> {
     pub providers: RefCell<SmallVec<[CommitId; 8]>>,
     /// A lock point sees the newest version unless something speaks against it.
     pub eager: bool,
-    /// The row was written: its newest version must have been seen, if it can have been.
-    pub forced: bool,
+    /// The rows of this table that are found by these columns were written: their newest version must have been seen,
+    /// if it can have been.
+    pub held: Option<(TableId, &'a [usize])>,
     /// The answer that was observed, to guess well.
     pub observed: &'a Outcome,
     pub shown: OnceCell<Option<FxHashSet<Key>>>,
@@ -45,7 +46,7 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn sees(&self, id: CommitId, rewrite: bool, hint: impl FnOnce() -> Option<bool>) -> bool {
+    fn sees(&self, id: CommitId, rewrite: bool, held: bool, hint: impl FnOnce() -> Option<bool>) -> bool {
         if self.hidden == Some(id) {
             return false;
         }
@@ -63,7 +64,7 @@ impl Reader<'_> {
             return false;
         }
         let mut chooser = self.chooser.borrow_mut();
-        if self.forced {
+        if held && !commit.maybe {
             return chooser.require(self.order, id, self.point, window, true);
         }
         chooser.decide(self.order, id, self.point, window, hint)
@@ -71,13 +72,18 @@ impl Reader<'_> {
 
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
     fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
+        self.newest_visible(chain, false)
+    }
+
+    /// The same; `held`: of a row that was written, so that the newest version must have been seen.
+    fn newest_visible<'c>(&self, chain: &'c Chain, held: bool) -> Option<&'c Row> {
         for (at, version) in chain.versions.iter().enumerate().rev() {
             if version.since > 0 && version.since >= self.window.sent {
                 self.unsure.set(true);
                 return None;
             }
             let hint = || self.answer_shows(version, at.checked_sub(1).map(|below| &chain.versions[below]));
-            if self.sees(version.commit, version.rewrite, hint) {
+            if self.sees(version.commit, version.rewrite, held, hint) {
                 if version.commit >= self.order.settled() {
                     let mut providers = self.providers.borrow_mut();
                     if !providers.contains(&version.commit) {
@@ -249,12 +255,13 @@ impl View for Reader<'_> {
         {
             certain |= kept.knows(columns, key, self.window.sent) && !own.is_some_and(|o| o.unseen);
             self.unsure.set(false);
+            let held = self.held == Some((table, columns));
             for id in kept.candidates(columns, key) {
                 let Some(chain) = kept.chain(id) else { continue };
                 if own.is_some_and(|o| o.replaced.contains_key(&id)) {
                     continue;
                 }
-                if let Some(row) = self.visible(chain)
+                if let Some(row) = self.newest_visible(chain, held)
                     && !own.is_some_and(|o| self.is_claimed(table, o, row))
                     && has_key(row, columns, key)
                 {

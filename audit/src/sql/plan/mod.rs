@@ -27,7 +27,8 @@ pub use write::{
     MergeAction, MergeWhen, Returning, TableChecks, Update,
 };
 
-use crate::state::TableId;
+use crate::state::catalog::ForeignKey;
+use crate::state::{Catalog, TableId};
 use crate::trace::Outcome;
 use crate::value::{CastKind, TypeOid};
 use pgassay_rules::Level;
@@ -84,17 +85,33 @@ impl Planned {
 
     /// Whether it writes the one row of a key and looks at nothing else to find it: then it is a matter of one
     /// instant, since the newest version is written whatever the snapshot showed.
-    pub fn writes_by_key(&self, catalog: &crate::state::Catalog) -> bool {
+    pub fn writes_by_key(&self, catalog: &Catalog) -> bool {
+        self.key_written(catalog).is_some()
+    }
+
+    /// Where the row is looked for that this statement holds if it has written one: the table, and the columns of a
+    /// unique key. Nothing else that it looks at is found by them.
+    pub fn holds(&self, catalog: &Catalog) -> Option<(TableId, Vec<usize>)> {
+        let (table, columns) = match &self.kind {
+            Kind::Insert(insert) => (insert.table, insert.arbiter()?),
+            _ => self.key_written(catalog)?,
+        };
+        let table = catalog.table(table)?;
+        let is_own_parent = |key: &ForeignKey| catalog.storage(key.target) == table.storage;
+        (!table.foreign_keys.iter().any(is_own_parent)).then(|| (table.storage, columns.to_vec()))
+    }
+
+    fn key_written(&self, catalog: &Catalog) -> Option<(TableId, &[usize])> {
         let (table, select, ctes) = match &self.kind {
             Kind::Update(update) => (update.table, &update.select, &update.ctes),
             Kind::Delete(delete) => (delete.table, &delete.select, &delete.ctes),
-            _ => return false,
+            _ => return None,
         };
         let Some(From::Scan(scan)) = &select.from else {
-            return false;
+            return None;
         };
         let Access::Lookup { columns, .. } = &scan.access else {
-            return false;
+            return None;
         };
         let is_key_column = |expr: &Expr| matches!(expr, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize)));
         let is_key = |condition: &Expr| match condition {
@@ -102,12 +119,13 @@ impl Planned {
             _ => false,
         };
         let unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
-        unique
+        let by_key = unique
             && ctes.is_empty()
             && select.relations.len() == 1
             && select.filter.is_empty()
             && scan.filter.len() == columns.len()
-            && scan.filter.iter().all(is_key)
+            && scan.filter.iter().all(is_key);
+        by_key.then_some((table, columns))
     }
 }
 

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE, DELETE, MERGE and COPY: which rows, which values, and what a write must respect.
 
-use super::{Cte, Expr, Query, Select};
+use super::{Body, Cte, Expr, Query, Select};
 use crate::state::TableId;
 use crate::value::TypeOid;
 use std::sync::Arc;
@@ -16,6 +16,21 @@ pub struct Insert {
     pub conflict: Option<Conflict>,
     pub returning: Option<Returning>,
     pub checks: Arc<TableChecks>,
+}
+
+impl Insert {
+    /// The columns of the unique key by which `ON CONFLICT DO UPDATE` of a single row finds the row that it writes.
+    pub fn arbiter(&self) -> Option<&[usize]> {
+        let conflict = self.conflict.as_ref()?;
+        let [key] = conflict.keys.as_deref()? else {
+            return None;
+        };
+        let writes = matches!(&conflict.action, ConflictAction::Update { filter, .. } if filter.is_empty());
+        let one_row = matches!(&self.query.as_ref()?.body, Body::Values(rows) if rows.len() == 1);
+        let key = self.checks.keys.get(*key)?;
+        let plain = key.modelled && key.predicate.is_none() && key.expressions.is_none();
+        (writes && one_row && plain).then_some(&key.columns[..])
+    }
 }
 
 #[derive(Clone, Debug)]
