@@ -68,7 +68,7 @@ impl Footprint {
                 footprint.wild.push(*table);
             } else if own.unseen || !own.absent.is_empty() {
                 let touches = footprint.touches.iter();
-                let there = touches.filter(|(step, t)| attempt.wrote.contains(step) && table_of(t) == *table);
+                let there = touches.filter(|(step, t)| attempt.wrote.contains(step) && t.table() == *table);
                 footprint.unseen.extend(there.cloned().collect::<Vec<_>>());
             }
             for (id, replaced) in &own.replaced {
@@ -126,7 +126,7 @@ impl Footprint {
 
     /// Whether this one may have written where somebody reads.
     fn may_write_at(&self, touch: &Touch) -> bool {
-        let table = table_of(touch);
+        let table = touch.table();
         self.wild.contains(&table)
             || self.written.iter().any(|w| w.table == table && is_hit(touch, w))
             || self.unseen.iter().any(|(_, place)| overlap(place, touch))
@@ -140,24 +140,19 @@ impl Footprint {
             || self
                 .unseen
                 .iter()
-                .any(|(_, place)| table_of(place) == row.table && is_hit(place, row))
+                .any(|(_, place)| place.table() == row.table && is_hit(place, row))
     }
 
     /// Whether this one may have written a row of a table.
     pub fn may_write_table(&self, table: TableId) -> bool {
         self.wild.contains(&table)
             || self.written.iter().any(|w| w.table == table)
-            || self.unseen.iter().any(|(_, t)| table_of(t) == table)
+            || self.unseen.iter().any(|(_, t)| t.table() == table)
     }
 
     fn touches_table(&self, table: TableId) -> bool {
-        self.may_write_table(table) || self.touches.iter().any(|(_, t)| table_of(t) == table)
+        self.may_write_table(table) || self.touches.iter().any(|(_, t)| t.table() == table)
     }
-}
-
-fn table_of(touch: &Touch) -> TableId {
-    let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
-    *table
 }
 
 fn is_hit(touch: &Touch, written: &Written) -> bool {
@@ -178,7 +173,7 @@ fn overlap(a: &Touch, b: &Touch) -> bool {
                 key: other,
                 ..
             },
-        ) if columns == others => table_of(a) == table_of(b) && same_cells(key, other),
-        _ => table_of(a) == table_of(b),
+        ) if columns == others => a.table() == b.table() && same_cells(key, other),
+        _ => a.table() == b.table(),
     }
 }

@@ -9,6 +9,7 @@ use super::world::World;
 use crate::state::store::{Chain, Table, Version};
 use crate::state::{Row, RowId, TableId};
 use crate::trace::Nanos;
+use crate::value::Value;
 use crate::value::compare::same_cells;
 use crate::verdict::TxnId;
 use std::collections::BTreeSet;
@@ -186,6 +187,9 @@ fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos) {
     kept.unsettle_row(id, until);
 }
 
+/// Columns, and a key in them.
+type Place = (Vec<usize>, Vec<Value>);
+
 /// All worlds become one, in which everything is unknown that they do not agree on.
 pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
     let Some((first, others)) = worlds.split_first_mut() else {
@@ -204,6 +208,18 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
         ahead_of_some.extend(names(first).symmetric_difference(&names(other)).copied());
         blended.extend(other.blended.iter().copied());
     }
+    // Under which keys; `None` if a row has none.
+    let guessed: Vec<(TableId, Option<Vec<Place>>)> = rows
+        .iter()
+        .map(|&(table, id)| {
+            let worlds = std::iter::once(&*first).chain(others.iter());
+            let versions = worlds
+                .filter_map(|w| chain(w, table, id))
+                .flat_map(|c| &c.versions);
+            let made = versions.filter_map(|v| v.row.as_ref());
+            (table, made.map(|row| first.store.key_of(table, row)).collect())
+        })
+        .collect();
     for &(table, id) in &rows {
         let mut cells: Vec<usize> = Vec::new();
         let mut is_open = false;
@@ -261,8 +277,14 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
             }
         }
     }
-    for &(table, _) in &rows {
-        first.store.table_mut(table).guess(until);
+    for (table, keys) in guessed {
+        let kept = first.store.table_mut(table);
+        match keys {
+            Some(keys) => keys
+                .iter()
+                .for_each(|(columns, key)| kept.guess_at(columns, key, until)),
+            None => kept.guess(until),
+        }
     }
     first.blended = blended.into_iter().collect();
     first.waiting.clear();

@@ -566,11 +566,14 @@ fn teach(
     }
 }
 
-/// Whether one of the tables that were read holds what had to be guessed.
-fn is_guessed(footprint: &[Touch], store: &Store, sent: Nanos) -> bool {
-    footprint.iter().any(|touch| {
-        let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
-        store.tables.get(table).is_some_and(|t| t.is_guessed(sent))
+/// Whether something that was read had to be guessed.
+pub fn is_guessed<'t>(touches: impl IntoIterator<Item = &'t Touch>, store: &Store, sent: Nanos) -> bool {
+    touches.into_iter().any(|touch| match touch {
+        Touch::Key { table, columns, key } => {
+            let kept = store.tables.get(table);
+            kept.is_some_and(|t| t.is_guessed_at(columns, key, sent))
+        }
+        Touch::Scan { table, .. } => store.tables.get(table).is_some_and(|t| t.is_guessed(sent)),
     })
 }
 

@@ -250,9 +250,10 @@ impl World {
                 Touch::Key { table, columns, key } if written.contains(table) => {
                     let own = attempt.overlay.table(*table);
                     let unique = catalog.table(*table).is_some_and(|t| t.is_unique(columns));
-                    // The one row of this key was there, and stays there.
+                    // The one row of this key is there afterwards, whoever made it.
                     let stays = own.is_some_and(|own| {
-                        let mut after = own.replaced.values().filter_map(|r| r.row.as_ref());
+                        let replaced = own.replaced.values().filter_map(|r| r.row.as_ref());
+                        let mut after = replaced.chain(own.inserted.values());
                         after.any(|row| is_row_of(row, columns, key))
                     });
                     if unique && stays {
@@ -272,14 +273,49 @@ impl World {
             }
         }
         for table in written {
-            let kept = self.store.table_mut(table);
-            kept.disturb(until);
-            kept.guess(until);
+            self.store.table_mut(table).disturb(until);
+            self.guess_written(table, attempt, until);
         }
         if let Some(commit) = commit {
             self.soften_rows(commit, until);
         }
         self.footprints.clear();
+    }
+
+    /// What an attempt wrote to a table had to be guessed: under the keys by which it found its rows, and their own.
+    fn guess_written(&mut self, table: TableId, attempt: &Attempt, until: Nanos) {
+        let writing = attempt.reads.iter().filter(|r| attempt.wrote.contains(&r.step));
+        let touches: Vec<&Touch> = writing
+            .flat_map(|r| &r.touches)
+            .filter(|t| t.table() == table)
+            .collect();
+        let scanned = touches.iter().any(|touch| matches!(touch, Touch::Scan { .. }));
+        let own = attempt.overlay.table(table);
+        let wild = own.is_none_or(|own| own.truncated || own.havoc.is_some() || own.unseen);
+        let chains = self.store.tables.get(&table);
+        let before = |id: &RowId| chains.and_then(|t| t.chain(*id)).map(|c| c.versions.clone());
+        let replaced = own.into_iter().flat_map(|own| &own.replaced);
+        let mut rows: Vec<Row> = own
+            .into_iter()
+            .flat_map(|own| own.inserted.values())
+            .cloned()
+            .collect();
+        for (id, replaced) in replaced {
+            rows.extend(replaced.row.clone());
+            rows.extend(before(id).into_iter().flatten().filter_map(|v| v.row));
+        }
+        let keys: Option<Vec<_>> = rows.iter().map(|row| self.store.key_of(table, row)).collect();
+        let kept = self.store.table_mut(table);
+        let Some(keys) = keys.filter(|_| !scanned && !wild && !touches.is_empty()) else {
+            return kept.guess(until);
+        };
+        for touch in touches {
+            if let Touch::Key { columns, key, .. } = touch {
+                kept.guess_at(columns, key, until);
+            }
+        }
+        keys.iter()
+            .for_each(|(columns, key)| kept.guess_at(columns, key, until));
     }
 
     /// What a commit changed is unknown, until somebody who came after `until` sees it.
@@ -316,18 +352,13 @@ impl World {
 
     /// Whether a step read where something of somebody else had to be guessed.
     pub fn is_guessed(&self, txn: &Transaction, attempt: &Attempt, step: usize) -> bool {
-        let touches = attempt
-            .reads
-            .iter()
-            .filter(|r| r.step <= step)
-            .flat_map(|r| &r.touches);
-        let read = touches.map(|t| match t {
-            Touch::Key { table, .. } | Touch::Scan { table, .. } => *table,
-        });
-        let written = attempt.may_have_written.iter().copied();
+        let reads = attempt.reads.iter().filter(|r| r.step <= step);
+        let touches: Vec<&Touch> = reads.flat_map(|r| &r.touches).collect();
+        let is_read = |table: &TableId| touches.iter().any(|touch| touch.table() == *table);
+        let mut written = attempt.may_have_written.iter().filter(|table| !is_read(table));
         let tables = &self.store.tables;
-        read.chain(written)
-            .any(|t| tables.get(&t).is_some_and(|t| t.is_guessed(txn.sent())))
+        run::is_guessed(touches.iter().copied(), &self.store, txn.sent())
+            || written.any(|t| tables.get(t).is_some_and(|t| t.is_guessed(txn.sent())))
     }
 
     /// The tables that hold the rows of one that is kept: itself, or its partitions.

@@ -129,7 +129,7 @@ impl Place<'_> {
     }
 
     fn take(&self, touch: &Touch, needed: &mut Needed) {
-        let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = touch;
+        let table = &touch.table();
         let Some(kept) = self.world.store.tables.get(table) else {
             return;
         };

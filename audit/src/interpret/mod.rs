@@ -119,6 +119,13 @@ pub enum Touch {
     },
 }
 
+impl Touch {
+    pub fn table(&self) -> TableId {
+        let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = self;
+        *table
+    }
+}
+
 impl std::fmt::Debug for Touch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -70,6 +70,9 @@ impl Doubt {
 /// Keys that are in doubt, by the columns that they are keys in.
 type Doubts = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Doubt>>;
 
+/// Keys under which something had to be guessed, by the columns that they are keys in, and until when.
+type Guesses = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Nanos>>;
+
 /// Keys of a table that may be in doubt before all of it is.
 const DOUBTS_MAX: usize = 10_000;
 
@@ -87,6 +90,8 @@ pub struct Table {
     rows_len: usize,
     /// What somebody wrote until then had to be guessed: an answer from before that accuses nobody.
     guessed_until: Nanos,
+    /// The same, where it is known which keys were written.
+    guessed: Arc<Guesses>,
     /// Snapshots from before this may have seen other versions of some rows than the one that is kept.
     blurred_until: Nanos,
     /// It was read as a whole: snapshots from before this may have seen other rows.
@@ -112,6 +117,7 @@ impl Table {
             indexes: RefCell::new(Vec::new()),
             rows_len: 0,
             guessed_until: 0,
+            guessed: Arc::default(),
             blurred_until: 0,
             whole_since: 0,
             unstable_until: 0,
@@ -277,7 +283,12 @@ impl Table {
         self.unstable_until = self.unstable_until.max(other.unstable_until);
         self.disturbed_until = self.disturbed_until.max(other.disturbed_until);
         self.busy_until = self.busy_until.max(other.busy_until);
-        self.guessed_until = self.guessed_until.max(other.guessed_until);
+        self.guess(other.guessed_until);
+        for (columns, keys) in other.guessed.iter() {
+            for (key, until) in keys {
+                self.guess_key(columns, key.clone(), *until);
+            }
+        }
         self.blurred_until = self.blurred_until.max(other.blurred_until);
         self.whole_since = self.whole_since.max(other.whole_since);
     }
@@ -335,6 +346,17 @@ impl Table {
                 *until = 0;
             }
         }
+        if self
+            .guessed
+            .values()
+            .any(|keys| keys.values().any(|until| *until < horizon))
+        {
+            let guessed = Arc::make_mut(&mut self.guessed);
+            for keys in guessed.values_mut() {
+                keys.retain(|_, until| *until >= horizon);
+            }
+            guessed.retain(|_, keys| !keys.is_empty());
+        }
         let is_over = |doubt: &Doubt| doubt.healed < horizon && doubt.until < horizon;
         if !self.doubtful.values().any(|keys| keys.values().any(is_over)) {
             return;
@@ -379,9 +401,32 @@ impl Table {
         self.guessed_until = self.guessed_until.max(until);
     }
 
-    /// Whether what a snapshot taken at `sent` or later finds may have been guessed.
+    /// The same, of the rows with this key.
+    pub fn guess_at(&mut self, columns: &[usize], key: &[Value], until: Nanos) {
+        self.guess_key(columns, as_key(key), until);
+    }
+
+    fn guess_key(&mut self, columns: &[usize], key: Vec<Key>, until: Nanos) {
+        let guessed = Arc::make_mut(&mut self.guessed);
+        let known = guessed.entry(columns.into()).or_default().entry(key).or_default();
+        *known = until.max(*known);
+    }
+
+    /// Whether what a snapshot taken at `sent` or later finds anywhere may have been guessed.
     pub fn is_guessed(&self, sent: Nanos) -> bool {
-        sent <= self.guessed_until && self.guessed_until > 0
+        let until = |until: &Nanos| sent <= *until;
+        let all = self.guessed_until > 0 && until(&self.guessed_until);
+        all || self.guessed.values().any(|keys| keys.values().any(until))
+    }
+
+    /// Whether what it finds under this key may have been.
+    pub fn is_guessed_at(&self, columns: &[usize], key: &[Value], sent: Nanos) -> bool {
+        let until = |until: &Nanos| sent <= *until;
+        let all = self.guessed_until > 0 && until(&self.guessed_until);
+        all || self.guessed.iter().any(|(of, keys)| match **of == *columns {
+            true => keys.get(&as_key(key)).is_some_and(until),
+            false => keys.values().any(until),
+        })
     }
 
     /// Something unknown happened to any of its rows before `until`: what snapshots from before that show is not
@@ -655,6 +700,7 @@ impl Table {
         *self = Table {
             next: self.next.clone(),
             guessed_until: self.guessed_until,
+            guessed: self.guessed.clone(),
             // Whoever wrote it before may become visible only later, and is forgotten now.
             unstable_until: self.unstable_until.max(self.busy_until),
             disturbed_until: self.disturbed_until.max(self.busy_until),
