@@ -59,6 +59,20 @@ manifests() {
   return "$result"
 }
 
+# What the chart becomes, with little and with much of it in use. Only where helm is there.
+chart() {
+  local dir result
+  dir=$(mktemp -d)
+  helm lint --quiet --strict --set upstream=db:5432 deploy/helm/pgassay &&
+    helm template staging deploy/helm/pgassay --set upstream=db:5432 --output-dir "$dir/little" &&
+    helm template staging deploy/helm/pgassay --set upstream=db:5432 --set admin.tokenSecret=token --set journal.size=20Gi \
+      --set dashboards.enabled=true --output-dir "$dir/much" &&
+    find "$dir" -name '*.yaml' -print0 | xargs -0 "$tools/kubernetes-validate" --strict
+  result=$?
+  rm -rf "$dir"
+  return "$result"
+}
+
 compose() {
   if command -v docker-compose >/dev/null 2>&1; then
     docker-compose -f deploy/compose/compose.yaml config
@@ -81,6 +95,11 @@ check "compose schema" schema --builtin-schema vendor.compose-spec deploy/compos
 check "Kubernetes manifests" manifests
 check "Helm values schema" schema --check-metaschema deploy/helm/pgassay/values.schema.json
 check "Helm values" schema --schemafile deploy/helm/pgassay/values.schema.json deploy/helm/pgassay/values.yaml
+if command -v helm >/dev/null 2>&1; then
+  check "Helm chart" chart
+else
+  echo "validate: skipped Helm chart (there is no helm here)"
+fi
 check "systemd unit" unit
 check "GitHub action" schema --builtin-schema vendor.github-actions deploy/github-action/action.yml
 check "GitHub workflow" schema --builtin-schema vendor.github-workflows deploy/github-action/example/.github/workflows/test.yml

@@ -12,7 +12,7 @@
 
 use crate::clock;
 use anyhow::{Context, Result, bail};
-use pgassay_audit::trace::{Bootstrap, Reread, TableCopy, TableName, Window};
+use pgassay_audit::trace::{Bootstrap, Packer, Reread, Rows, TableCopy, TableName, Window};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -23,7 +23,7 @@ pub struct Limits {
     pub table_bytes_max: u64,
     /// Of all tables together.
     pub bytes_max: u64,
-    /// No copy is begun after this long.
+    /// No copy is begun after this long, and none goes on for half as long again.
     pub time_max: Duration,
 }
 
@@ -38,7 +38,7 @@ impl Default for Limits {
     }
 }
 
-type Rows = Vec<Vec<Option<String>>>;
+type Answer = Vec<Vec<Option<String>>>;
 
 /// Settings of the side connection that decide how values look as text. What differs from them in a
 /// client's session is that session's affair.
@@ -174,16 +174,25 @@ async fn copies(
     let mut left = limits.bytes_max;
     for table in tables {
         let timely = began.elapsed() < limits.time_max;
-        let rows = if timely && table.may_fit(limits) {
-            table.copy(client, limits, left).await?
+        let copy = if timely && table.may_fit(limits) {
+            let allowed = Limits {
+                table_bytes_max: limits.table_bytes_max.min(left),
+                ..limits
+            };
+            table.copy(client, allowed, began).await?
         } else {
             None
         };
-        let bytes: usize = rows.iter().flatten().flatten().flatten().map(String::len).sum();
-        left = left.saturating_sub(bytes as u64);
-        if rows.is_none() {
-            tracing::info!(table = table.name, "not copied; it is learned from the traffic");
-        }
+        let rows = match copy {
+            Some((rows, bytes)) => {
+                left = left.saturating_sub(bytes);
+                Some(rows)
+            }
+            None => {
+                tracing::info!(table = table.name, "not copied; it is learned from the traffic");
+                None
+            }
+        };
         copied.push(TableCopy {
             oid: table.oid,
             columns: table.columns,
@@ -283,10 +292,10 @@ impl Table {
             && self.bytes <= limits.table_bytes_max.saturating_mul(8)
     }
 
-    /// The rows; `None` if they cannot be had, or are too many.
-    async fn copy(&self, client: &Client, limits: Limits, left: u64) -> Result<Option<Rows>> {
+    /// The rows, and how many bytes of text they are; `None` if they cannot be had, or are too many.
+    async fn copy(&self, client: &Client, limits: Limits, began: Instant) -> Result<Option<(Rows, u64)>> {
         client.batch_execute("SAVEPOINT pgassay_table").await?;
-        let copied = self.copy_within(client, limits, left).await;
+        let copied = self.copy_within(client, limits, began).await;
         client
             .batch_execute("ROLLBACK TO pgassay_table; RELEASE pgassay_table")
             .await?;
@@ -303,29 +312,32 @@ impl Table {
         })
     }
 
-    async fn copy_within(&self, client: &Client, limits: Limits, left: u64) -> Result<Option<Rows>> {
+    async fn copy_within(
+        &self,
+        client: &Client,
+        limits: Limits,
+        began: Instant,
+    ) -> Result<Option<(Rows, u64)>> {
         let declare = format!(
             "DECLARE pgassay_rows NO SCROLL CURSOR FOR SELECT {} FROM ONLY {}",
             self.select, self.name
         );
         client.batch_execute(&declare).await?;
         let fetch = format!("FETCH {FETCH_ROWS} FROM pgassay_rows");
-        let bytes_max = limits.table_bytes_max.min(left);
-        let (mut all, mut bytes) = (Rows::new(), 0u64);
+        let mut packer = Packer::default();
         loop {
-            let some = rows(client, &fetch).await?;
-            let last = some.len() < FETCH_ROWS;
-            bytes += some
-                .iter()
-                .flatten()
-                .flatten()
-                .map(|cell| cell.len() as u64)
-                .sum::<u64>();
-            all.extend(some);
-            if all.len() as u64 > limits.table_rows_max || bytes > bytes_max {
+            let before = packer.len();
+            for message in client.simple_query(&fetch).await? {
+                if let SimpleQueryMessage::Row(row) = message {
+                    packer.push((0..row.len()).map(|i| row.get(i)));
+                }
+            }
+            let too_large =
+                packer.len() as u64 > limits.table_rows_max || packer.text_len() > limits.table_bytes_max;
+            if too_large || began.elapsed() > limits.time_max * 3 / 2 {
                 return Ok(None);
             }
-            if last {
+            if packer.len() - before < FETCH_ROWS {
                 break;
             }
         }
@@ -339,12 +351,13 @@ impl Table {
         )
         .await?;
         let same = same.first().and_then(|row| row.first().cloned().flatten());
-        Ok((same.as_deref() == Some("t")).then_some(all))
+        let bytes = packer.text_len();
+        Ok((same.as_deref() == Some("t")).then(|| (packer.finish(), bytes)))
     }
 }
 
 /// All rows of one statement, as text.
-pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Rows> {
+pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Answer> {
     let messages = client.simple_query(sql).await?;
     Ok(messages
         .iter()

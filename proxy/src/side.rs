@@ -13,7 +13,7 @@ use crate::upstream::Upstream;
 use crate::writers::Watch;
 use anyhow::{Context, Result};
 use pgassay_audit::state::catalog::QUERIES;
-use pgassay_audit::trace::Record;
+use pgassay_audit::trace::{Record, Rows};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub async fn prepare(config: &Config) -> Option<Record> {
                 .tables
                 .iter()
                 .filter_map(|t| t.rows.as_ref())
-                .map(Vec::len)
+                .map(Rows::len)
                 .sum();
             tracing::info!(
                 tables = bootstrap.tables.len(),

@@ -2,7 +2,7 @@
 
 use pgassay_audit::trace::journal::Reader;
 use pgassay_audit::trace::lex;
-use pgassay_audit::trace::{Observation, Outcome, Protocol, Record, SessionId, Status};
+use pgassay_audit::trace::{Observation, Outcome, Protocol, Record, Rows, SessionId, Status};
 use pgassay_tests::cluster::{Cluster, USER};
 use pgassay_tests::proxy::Proxy;
 use std::collections::BTreeMap;
@@ -126,7 +126,10 @@ fn psql_is_recorded_word_for_word() {
     assert_eq!(bootstrap.tables.len(), 1);
     assert_eq!(
         bootstrap.tables[0].rows,
-        Some(vec![vec![Some("0".into()), Some("old".into())]])
+        Some(Rows::from_iter([vec![
+            Some("0".to_owned()),
+            Some("old".to_owned())
+        ]]))
     );
     let told: Vec<String> = statements(&records)
         .iter()

@@ -31,8 +31,10 @@ fn table(bootstrap: &Bootstrap, oid: u32) -> Option<&TableCopy> {
 }
 
 fn text(rows: &TableCopy) -> Option<Vec<String>> {
-    let cell = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "∅".to_owned());
-    let line = |row: &Vec<Option<String>>| row.iter().map(cell).collect::<Vec<_>>().join("|");
+    let line = |row: Vec<Option<&str>>| {
+        let cells = row.into_iter().map(|cell| cell.unwrap_or("∅"));
+        cells.collect::<Vec<_>>().join("|")
+    };
     rows.rows.as_ref().map(|rows| rows.iter().map(line).collect())
 }
 

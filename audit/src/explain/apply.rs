@@ -7,12 +7,13 @@ use super::run::Lesson;
 use crate::assemble::{End, Transaction};
 use crate::interpret::{Touch, merged};
 use crate::points::{CommitId, Order};
+use crate::state::contents::Contents;
 use crate::state::overlay::Overlay;
 use crate::state::store::{Store, Table, Version};
 use crate::state::view::{Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableCopy, Window};
-use crate::value::{self, Context, Key, TimeZone, Value};
+use crate::value::{Key, Value};
 use crate::verdict::TxnId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -298,52 +299,10 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
     let Some(storage) = store.catalog.table(TableId(copy.oid)).map(|t| t.storage) else {
         return;
     };
-    let Some(rows) = rows_of(&store.catalog.clone(), TableId(copy.oid), copy, settings) else {
-        store.table_mut(storage).knowledge = Knowledge::Partial;
-        return;
-    };
-    for row in rows {
-        let id = store.table_mut(storage).fresh_id();
-        store.insert(storage, id, Version::new(CommitId::INITIAL, Some(row)));
+    match Contents::of(&store.catalog, TableId(copy.oid), copy, settings) {
+        Some(contents) => store.load(storage, contents),
+        None => store.table_mut(storage).knowledge = Knowledge::Partial,
     }
-}
-
-/// The rows of a copy, in the shape of the table that keeps them; `None` if they were not copied, or if the table does
-/// not look like that any more.
-pub fn rows_of(
-    catalog: &Catalog,
-    table: TableId,
-    copy: &TableCopy,
-    settings: &[(String, String)],
-) -> Option<Vec<Row>> {
-    let target = catalog.table(catalog.table(table)?.storage)?;
-    let zone = settings
-        .iter()
-        .find(|(n, _)| n.eq_ignore_ascii_case("TimeZone"))
-        .map(|(_, v)| v.as_str());
-    let context = Context {
-        time_zone: zone.map_or(TimeZone::Unknown, TimeZone::from_setting),
-        user_types: catalog.user_types(),
-        ..Context::defaults()
-    };
-    // Columns by name: a partition may have them in another order than its parent.
-    let places: Option<Vec<(usize, u32)>> = copy
-        .columns
-        .iter()
-        .map(|name| target.column(name).map(|at| (at, target.columns[at].type_oid)))
-        .collect();
-    let places = places.filter(|places| places.len() == target.live_columns().count())?;
-    let row_of = |cells: &Vec<Option<String>>| -> Row {
-        let mut row: Vec<Value> = vec![Value::Null; target.columns.len()];
-        for (cell, (at, type_oid)) in cells.iter().zip(&places) {
-            row[*at] = match cell {
-                None => Value::Null,
-                Some(text) => value::decode(*type_oid, 0, Some(text.as_bytes()), &context),
-            };
-        }
-        row.into()
-    };
-    Some(copy.rows.as_ref()?.iter().map(row_of).collect())
 }
 
 /// Makes what a statement read unknown.

@@ -9,9 +9,10 @@
 //!   - nothing that is known is changed, it is only added to;
 //!   - nothing was forgotten that happened since the snapshot was taken.
 
-use super::apply::{self, Births};
+use super::apply::Births;
 use super::world::World;
 use crate::points::CommitId;
+use crate::state::contents::Contents;
 use crate::state::store::Version;
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
@@ -42,13 +43,11 @@ pub fn reread(world: &mut World, births: &mut Births, reread: &Reread, settings:
         if !world.leaves(table).into_iter().all(is_read) {
             continue;
         }
-        let rows: Option<Vec<Vec<Row>>> = copies
+        let contents: Option<Vec<Contents>> = copies
             .iter()
-            .map(|(id, copy)| apply::rows_of(&catalog, *id, copy, settings))
+            .map(|(id, copy)| Contents::of(&catalog, *id, copy, settings))
             .collect();
-        let Some(rows) = rows.map(|rows| rows.concat()) else {
-            continue;
-        };
+        let Some(contents) = contents else { continue };
         if !world.store.table_mut(table).is_settled(reread.window.sent) {
             continue;
         }
@@ -56,6 +55,7 @@ pub fn reread(world: &mut World, births: &mut Births, reread: &Reread, settings:
             table,
             window: reread.window,
         };
+        let rows = contents.iter().flat_map(Contents::iter);
         match catalog.table(table).and_then(|t| t.primary_key()) {
             Some(key) => look.by_key(world, births, &key.columns, rows),
             None => look.without_key(world, rows),
@@ -88,7 +88,13 @@ impl Look {
         }
     }
 
-    fn by_key(&self, world: &mut World, births: &mut Births, columns: &[usize], rows: Vec<Row>) {
+    fn by_key(
+        &self,
+        world: &mut World,
+        births: &mut Births,
+        columns: &[usize],
+        rows: impl Iterator<Item = Row>,
+    ) {
         let table = self.table;
         let partial = world.store.table_mut(table).knowledge == Knowledge::Partial;
         let mut shown: FxHashSet<Vec<Key>> = FxHashSet::default();
@@ -253,7 +259,7 @@ impl Look {
     }
 
     /// Rows without a key: nothing may have been written meanwhile, but rows that came later.
-    fn without_key(&self, world: &mut World, rows: Vec<Row>) {
+    fn without_key(&self, world: &mut World, rows: impl Iterator<Item = Row>) {
         let table = self.table;
         let kept = world.store.table_mut(table);
         if kept.knowledge == Knowledge::Complete || !kept.is_quiet(self.window.sent) {

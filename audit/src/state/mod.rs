@@ -3,6 +3,8 @@
 pub mod catalog;
 pub mod view;
 pub mod forest;
+pub mod contents;
+pub mod chains;
 pub mod index;
 pub mod store;
 pub mod overlay;

@@ -9,7 +9,8 @@
 //!   - a version whose successor every future snapshot must see is gone;
 //!   - an index names every row of which any kept version has the key.
 
-use super::forest::Forest;
+use super::chains::Chains;
+use super::contents::Contents;
 use super::index::{Index, Range};
 use super::view::{Knowledge, has_key};
 use super::{Catalog, Row, RowId, TableId};
@@ -83,7 +84,7 @@ const KNOWN_MAX: usize = 100_000;
 pub struct Table {
     pub knowledge: Knowledge,
     /// By row id; an empty chain is no row.
-    chains: Forest<Chain>,
+    chains: Chains,
     /// The next row's id, of all copies of the table together.
     next: Arc<AtomicU64>,
     indexes: RefCell<Vec<Index>>,
@@ -112,7 +113,7 @@ impl Table {
     pub fn new(knowledge: Knowledge) -> Table {
         Table {
             knowledge,
-            chains: Forest::default(),
+            chains: Chains::default(),
             next: Arc::default(),
             indexes: RefCell::new(Vec::new()),
             rows_len: 0,
@@ -174,13 +175,8 @@ impl Table {
             Some(at) => at,
             None => {
                 let mut index = Index::new(columns, sorted);
-                for (id, chain) in self.chains() {
-                    for version in &chain.versions {
-                        if let Some(row) = &version.row {
-                            index.add(row, id);
-                        }
-                    }
-                }
+                self.chains
+                    .for_each_row(|id, row| index.add(row, RowId(id as u64)));
                 indexes.push(index);
                 indexes.len() - 1
             }
@@ -468,7 +464,8 @@ impl Table {
     /// Rows that a snapshot taken at `sent` could not find here, although they may have been there.
     pub fn learned_since(&self, sent: Nanos) -> Vec<RowId> {
         let late = |c: &Chain| c.versions.iter().any(|v| v.since > 0 && v.since >= sent);
-        self.chains().filter(|(_, c)| late(c)).map(|(id, _)| id).collect()
+        let changed = self.chains.changed().filter(|(_, c)| late(c));
+        changed.map(|(id, _)| RowId(id as u64)).collect()
     }
 
     /// Rows that nobody has seen were written: no key is known any more.
@@ -506,6 +503,15 @@ impl Table {
     /// An id that no row has had.
     pub fn fresh_id(&self) -> RowId {
         RowId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes over the rows of a copy; indexes are built anew when they are asked for.
+    fn load(&mut self, contents: Contents) {
+        let rows = contents.len();
+        let first = self.next.fetch_add(rows as u64, Ordering::Relaxed);
+        self.chains.load(first as usize, contents);
+        self.rows_len += rows;
+        self.indexes.get_mut().clear();
     }
 
     /// A new row; its first version comes with it.
@@ -689,14 +695,14 @@ impl Table {
         }
         if dead {
             self.rows_len -= 1;
-            self.chains.trim(id.0 as usize, |c| c.versions.is_empty());
+            self.chains.trim(id.0 as usize);
         }
         gone.len() as u64
     }
 
     /// Nothing is known of its rows any more.
     pub fn forget(&mut self) -> u64 {
-        let gone = self.chains.iter().map(|(_, c)| c.versions.len() as u64).sum();
+        let gone = self.chains.versions_len();
         *self = Table {
             next: self.next.clone(),
             guessed_until: self.guessed_until,
@@ -761,6 +767,12 @@ impl Store {
     pub fn insert(&mut self, table: TableId, id: RowId, version: Version) {
         self.versions_alive += 1;
         self.table_mut(table).insert(id, version);
+    }
+
+    /// The rows of a table as they were copied before anything else was known of them.
+    pub fn load(&mut self, table: TableId, contents: Contents) {
+        self.versions_alive += contents.len() as u64;
+        self.table_mut(table).load(contents);
     }
 
     /// A row as it was seen by a snapshot taken until `since`.

@@ -9,6 +9,7 @@
 //!   - a [`Record::Mark`] promises that every request sent before it which could commit something has
 //!     been recorded already (or is inside a recorded [`Gap`]).
 
+use super::rows::{self, Rows};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -235,7 +236,8 @@ pub struct TableCopy {
     /// Attribute names in order.
     pub columns: Vec<String>,
     /// `None`: too large; the table is partial.
-    pub rows: Option<Vec<Vec<Option<String>>>>,
+    #[serde(with = "rows::perhaps")]
+    pub rows: Option<Rows>,
 }
 
 impl Record {

@@ -5,8 +5,10 @@ use super::key::{Key, Nonce};
 use crate::trace::{Nanos, Record};
 use std::path::Path;
 
-/// Changes whenever a record or a block is written differently.
-pub const VERSION: u32 = 1;
+/// Changes whenever a record or a block is written differently. Version 1 kept copied rows as lists.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+const VERSION_MIN: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"PGASSAYJ";
 pub const HEADER: usize = 76;
@@ -57,7 +59,8 @@ impl Header {
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         // A damaged version number must not pass for another version.
         let sound = word(HEADER - 4) == crc32c::crc32c(&bytes[..HEADER - 4]);
-        if word(8) != VERSION && (sound || word(8) < 1000) {
+        let is_known = (VERSION_MIN..=VERSION).contains(&word(8));
+        if !is_known && (sound || word(8) < 1000) {
             return Err(JournalError::Version {
                 file: file.to_owned(),
                 found: word(8),

@@ -51,7 +51,7 @@ pub enum JournalError {
     #[error("{}: this is not a segment of a pgassay journal; remove the file or name the right directory", .0.display())]
     NotASegment(PathBuf),
     #[error(
-        "{}: written in version {found} of the journal format, this program reads version {}; use the pgassay \
+        "{}: written in version {found} of the journal format, this program reads versions up to {}; use the pgassay \
          that wrote it", file.display(), VERSION
     )]
     Version { file: PathBuf, found: u32 },

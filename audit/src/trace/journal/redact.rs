@@ -70,9 +70,9 @@ impl Redactor {
     }
 
     fn copy_of(&self, table: &mut TableCopy) {
-        for cell in table.rows.iter_mut().flatten().flatten().flatten() {
-            *cell = self.hash(cell.as_bytes());
-        }
+        let hash = |cell: Option<&str>| cell.map(|text| self.hash(text.as_bytes()));
+        let hashed = |row: Vec<Option<&str>>| row.into_iter().map(hash).collect();
+        table.rows = table.rows.take().map(|rows| rows.iter().map(hashed).collect());
     }
 
     /// Literals by hashes in quotes; every other character stays.

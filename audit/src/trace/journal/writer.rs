@@ -200,9 +200,10 @@ impl Writer {
         );
         let written = format::encode_block(&raw, records, key, &segment.header, &mut block)
             .and_then(|()| segment.file.write_all(&block));
-        // Keep the allocation.
+        // Keep the allocation, unless a copied table made it large.
         self.raw = raw;
         self.raw.clear();
+        self.raw.shrink_to(BLOCK_BYTES * 4);
         if let Err(error) = written {
             // Half a block may be on disk; only a new segment is sure to be readable.
             let path = segment.path.clone();
