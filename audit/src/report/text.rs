@@ -48,9 +48,9 @@ pub fn summary(summary: &Summary, gate: &Gate, paint: Paint) -> String {
 pub fn totals(summary: &Summary, gate: &Gate, paint: Paint) -> String {
     let mut out = String::new();
     let seen = format!(
-        "{} transactions, {} statements",
-        grouped(summary.transactions),
-        grouped(summary.statements)
+        "{}, {}",
+        plural(summary.transactions, "transaction"),
+        plural(summary.statements, "statement")
     );
     let counting = summary.violations.iter().filter(|v| gate.counts(v)).count();
     let pardoned = summary.violations.len() - counting;

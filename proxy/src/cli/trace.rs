@@ -53,6 +53,9 @@ enum Command {
     Cat {
         #[command(flatten)]
         input: Input,
+        /// It is JSON anyway
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -85,7 +88,7 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
         ),
         Command::Stats { input, top, json } => stats::stats(&mut input.open(&config)?, top, json, &mut out),
         Command::Cut { input, to } => cut::cut(&mut input.open(&config)?, &to, &mut out),
-        Command::Cat { input } => show::cat(&mut input.open(&config)?, &mut out),
+        Command::Cat { input, json: _ } => show::cat(&mut input.open(&config)?, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         // `pgassay trace cat … | head` is no failure.
