@@ -257,7 +257,12 @@ pub fn tell(records: &[Record]) -> String {
                 lines.push(format!("{} gap of {who}", span(gap.window)));
             }
             Record::Reread(r) => {
-                let rows = |c: &TableCopy| format!("{:?}", c.rows.iter().flatten().collect::<Vec<_>>());
+                let rows = |c: &TableCopy| {
+                    format!(
+                        "{:?}",
+                        c.rows.iter().flat_map(|rows| rows.iter()).collect::<Vec<_>>()
+                    )
+                };
                 let tables: Vec<String> = r
                     .tables
                     .iter()
