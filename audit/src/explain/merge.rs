@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Worlds beyond which their past is forgotten, and beyond which they become one.
-const HISTORIES_MAX: usize = 12;
-pub const WORLDS_MAX: usize = 24;
+const HISTORIES_MAX: usize = 8;
+pub const WORLDS_MAX: usize = 16;
 
 fn chain(world: &World, table: TableId, id: RowId) -> Option<&Chain> {
     world.store.tables.get(&table).and_then(|t| t.chain(id))

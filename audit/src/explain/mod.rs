@@ -37,7 +37,7 @@ use crate::verdict::TxnId;
 use apply::Births;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
-use place::{DETOURS_MAX, Placement, Task, wrote_nothing};
+use place::{Budget, Placement, Task, wrote_nothing};
 use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::SessionState;
@@ -308,7 +308,7 @@ impl Explainer {
         if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
             self.become_one();
         }
-        let mut detours = DETOURS_MAX;
+        let mut budget = Budget::default();
         let mut kept: Vec<World> = Vec::new();
         let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
         let mut explained: Option<Arc<Explained>> = None;
@@ -321,7 +321,7 @@ impl Explainer {
                 kept.push(world);
                 continue;
             }
-            match self.place(world, &task, ahead, &mut detours, &[]) {
+            match self.place(world, &task, ahead, &mut budget, &[]) {
                 Placement::Placed(all) => {
                     for (mut world, done) in all {
                         world.uncertified.push(done.clone());
@@ -564,13 +564,14 @@ impl Explainer {
         let mut kept = Vec::new();
         let mut refuted = Vec::new();
         let mut undecided = None;
+        let mut budget = Budget::default();
         for mut world in std::mem::take(&mut self.worlds) {
             let Some(at) = world.waiting.iter().position(|id| *id == task.txn.id) else {
                 kept.push(world);
                 continue;
             };
             world.waiting.remove(at);
-            let mut ways = self.explanations(&world, &task, None);
+            let mut ways = self.explanations(&world, &task, None, &mut budget);
             match (ways.found.pop(), ways.difference) {
                 (Some(mut way), _) => {
                     // What it did can only be told here: it was there before those that explain it were placed.
@@ -641,7 +642,7 @@ impl Explainer {
             rules: *rules,
             session,
         };
-        let ways = self.explanations(world, &task, commit);
+        let ways = self.explanations(world, &task, commit, &mut Budget::default());
         let (difference, step) = ways.difference.filter(|_| ways.found.is_empty())?;
         let attempt = world.run_anyway(txn, rules, &task.session, &self.planner);
         Some(Box::new(Accusation {

@@ -29,7 +29,30 @@ const ATTEMPTS_MAX: usize = 128;
 /// How many explanations are looked at, to learn what they have in common.
 const ALTERNATIVES_MAX: usize = 16;
 /// How many others are placed before one transaction.
-pub const DETOURS_MAX: usize = 48;
+const DETOURS_MAX: usize = 48;
+/// How many runs, of itself and of others, one transaction is worth in all worlds together.
+const RUNS_MAX: usize = 1_024;
+
+/// What may still be spent on placing one transaction: counted in work, so that it is the same on every machine.
+pub struct Budget {
+    detours: usize,
+    runs: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget {
+            detours: DETOURS_MAX,
+            runs: RUNS_MAX,
+        }
+    }
+}
+
+fn spend(what: &mut usize) -> bool {
+    let left = what.checked_sub(1);
+    *what = left.unwrap_or(0);
+    left.is_some()
+}
 
 /// A transaction with what is needed to run it.
 #[derive(Clone)]
@@ -105,6 +128,7 @@ impl Explainer {
         world: &World,
         task: &Task,
         hidden: Option<crate::points::CommitId>,
+        budget: &mut Budget,
     ) -> Explanations {
         let scene = world.scene(&self.planner, hidden);
         let chooser = RefCell::new(Chooser::default());
@@ -115,6 +139,9 @@ impl Explainer {
         };
         let mut alternatives = 0;
         for _ in 0..ATTEMPTS_MAX {
+            if !spend(&mut budget.runs) {
+                break;
+            }
             let mut attempt = run(&task.txn, &task.rules, &scene, &task.session, &chooser, false);
             match attempt.wrong.take() {
                 None if !chooser.borrow().is_contradiction() => {
@@ -168,15 +195,16 @@ impl Explainer {
         mut world: World,
         task: &Task,
         ahead: &Ahead<'_>,
-        detours: &mut usize,
+        budget: &mut Budget,
         under: &[TxnId],
     ) -> Placement {
-        let mut ways = self.explanations(&world, task, None);
+        let mut ways = self.explanations(&world, task, None, budget);
         if ways.found.is_empty() && !ways.complete {
             return Placement::GivenUp(world);
         }
         self.unteach(&mut world, task, &mut ways, ahead);
-        let Some(Rivals { rivals, alike }) = self.quicker(&mut world, task, &mut ways, ahead, under) else {
+        let Some(Rivals { rivals, alike }) = self.quicker(&mut world, task, &mut ways, ahead, under, budget)
+        else {
             return Placement::GivenUp(world);
         };
         let has_effects = |way: &Explanation| task.is_committed() && !way.attempt.overlay.is_empty();
@@ -207,17 +235,16 @@ impl Explainer {
         let mut below = under.to_vec();
         below.push(task.txn.id);
         for rival in rivals {
-            if *detours == 0 {
+            if !spend(&mut budget.detours) {
                 return Placement::GivenUp(world);
             }
-            *detours -= 1;
-            match self.place(world.clone(), &rival, ahead, detours, &below) {
+            match self.place(world.clone(), &rival, ahead, budget, &below) {
                 Placement::Nowhere(..) => {}
                 Placement::GivenUp(_) => return Placement::GivenUp(world),
                 Placement::Placed(first) => {
                     for (mut next, explained) in first {
                         next.ahead.push(explained);
-                        match self.place(next, task, ahead, detours, under) {
+                        match self.place(next, task, ahead, budget, under) {
                             Placement::Placed(more) => placed.extend(more),
                             Placement::GivenUp(_) => return Placement::GivenUp(world),
                             Placement::Nowhere(_, found, step) => {
@@ -266,6 +293,7 @@ impl Explainer {
         ways: &mut Explanations,
         ahead: &Ahead<'_>,
         under: &[TxnId],
+        budget: &mut Budget,
     ) -> Option<Rivals> {
         let unexplained = ways
             .found
@@ -335,7 +363,7 @@ impl Explainer {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
                 1 if blind && is_same(&task.txn, &rival.txn) => Pair::Same,
-                1 => self.compare(world, task, &rival),
+                1 => self.compare(world, task, &rival, budget),
                 _ => Pair::Different,
             };
             match pair {
@@ -375,14 +403,14 @@ impl Explainer {
     }
 
     /// What the order of two writers changes.
-    fn compare(&mut self, world: &World, a: &Task, b: &Task) -> Pair {
+    fn compare(&mut self, world: &World, a: &Task, b: &Task, budget: &mut Budget) -> Pair {
         self.births.remembers = true;
         let mut ends = Vec::new();
         for (first, second) in [(a, b), (b, a)] {
-            let Some(between) = self.then(world, first) else {
+            let Some(between) = self.then(world, first, budget) else {
                 return Pair::Different;
             };
-            let Some(after) = self.then(&between, second) else {
+            let Some(after) = self.then(&between, second, budget) else {
                 return Pair::Different;
             };
             ends.push((between, after));
@@ -402,8 +430,8 @@ impl Explainer {
     }
 
     /// The world after a transaction that it explains in one way only.
-    fn then(&mut self, world: &World, task: &Task) -> Option<World> {
-        let mut ways = self.explanations(world, task, None);
+    fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Option<World> {
+        let mut ways = self.explanations(world, task, None, budget);
         if ways.found.len() != 1 || !ways.complete {
             return None;
         }

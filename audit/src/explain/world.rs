@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Commits that are remembered for the sake of tables that may be read again.
-const REMEMBERED_MAX: usize = 4_096;
+const REMEMBERED_MAX: usize = 1_024;
 
 /// Whether a row certainly has this key.
 fn is_row_of(row: &Row, columns: &[usize], key: &[Value]) -> bool {
