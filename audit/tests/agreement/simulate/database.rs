@@ -204,12 +204,12 @@ impl Database {
         let last = self.committed.len() - 1;
         let (mut reached, mut to_do) = (vec![false; last + 1], vec![last]);
         while let Some(at) = to_do.pop() {
-            for next in 0..=last {
-                if next != at && self.committed[at].is_before(&self.committed[next]) {
+            for (next, (other, reached)) in self.committed.iter().zip(&mut reached).enumerate() {
+                if next != at && self.committed[at].is_before(other) {
                     if next == last {
                         return true;
                     }
-                    if !std::mem::replace(&mut reached[next], true) {
+                    if !std::mem::replace(reached, true) {
                         to_do.push(next);
                     }
                 }
