@@ -30,7 +30,10 @@ fn is_flat(round: &str, level: Level) {
         many.transactions_remembered <= most(few.transactions_remembered),
         "{few:?} {many:?}"
     );
-    assert!(many.versions_alive <= most(few.versions_alive), "{few:?} {many:?}");
+    assert!(
+        many.versions_alive <= most(few.versions_alive),
+        "{few:?} {many:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub enum Expr {
     Const(Value),
-    /// A slot of [`Planned::binds`].
+    /// A slot of [`Planned::binds`](super::Planned::binds).
     Bound(usize),
     Column {
         up: u16,
