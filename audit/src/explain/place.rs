@@ -435,7 +435,7 @@ impl Explainer {
         if ways.found.len() != 1 || !ways.complete {
             return None;
         }
-        Some(self.adopt(world.clone(), task, ways.found.pop()?).0)
+        Some(self.adopt(world.sketch(), task, ways.found.pop()?).0)
     }
 
     /// Takes an explanation for true.

@@ -111,6 +111,8 @@ pub struct Attempt {
     pub lasting: SessionState,
     /// Its settings are not those that the session had before.
     pub changes_session: bool,
+    /// All or part of it may have been undone before the end.
+    is_undone: bool,
 }
 
 /// The one snapshot of REPEATABLE READ and SERIALIZABLE.
@@ -157,6 +159,11 @@ pub fn run(
         session: session.at(txn.id.number),
         lasting: session.clone(),
         changes_session: false,
+        is_undone: !matches!(txn.end, End::Committed(_))
+            || txn
+                .steps
+                .iter()
+                .any(|step| matches!(step.control, Control::Savepoint(_))),
     };
     let mut savepoints: Vec<(String, Overlay)> = Vec::new();
     let mut snapshot: Option<Window> = None;
@@ -266,9 +273,16 @@ fn run_step(
 
     let (execution, change, providers) = {
         let by_key = by_statement && planned.writes_by_key(&catalog);
-        let waits = by_statement && rules.mutual_exclusion && rules.writes == Writes::EvalPlanQual;
+        // A row that was written had been waited for; or else its newest version was in the snapshot.
+        let waits = match rules.writes {
+            Writes::EvalPlanQual => by_statement && rules.mutual_exclusion,
+            Writes::FirstUpdaterWins | Writes::NoWriteConflict => !by_statement,
+            _ => false,
+        };
+        // What is undone is held no longer, be it by an error, long before the end.
+        let waits = waits && !attempt.is_undone;
         let held = match waits && succeeded && !asked_for.wrote_nothing(&seen.outcome) {
-            true => planned.holds(&catalog),
+            true => planned.holds(&catalog, by_statement),
             false => None,
         };
         let reader = |point, window, eager| Reader {
@@ -285,7 +299,7 @@ fn run_step(
             eager,
             held: held
                 .as_ref()
-                .filter(|_| eager)
+                .filter(|_| eager || !by_statement)
                 .map(|(table, columns)| (*table, &columns[..])),
             observed: &seen.outcome,
             shown: OnceCell::new(),

@@ -85,6 +85,17 @@ impl World {
         }
     }
 
+    /// A copy to try something on: without what is only remembered for later.
+    pub fn sketch(&self) -> World {
+        World {
+            store: self.store.clone(),
+            order: self.order.clone(),
+            blended: self.blended.clone(),
+            changed: self.changed.clone(),
+            ..World::new(self.store.catalog.clone())
+        }
+    }
+
     pub fn scene<'a>(&'a self, planner: &'a Planner, hidden: Option<CommitId>) -> Scene<'a> {
         Scene {
             store: &self.store,

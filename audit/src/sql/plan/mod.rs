@@ -86,22 +86,28 @@ impl Planned {
     /// Whether it writes the one row of a key and looks at nothing else to find it: then it is a matter of one
     /// instant, since the newest version is written whatever the snapshot showed.
     pub fn writes_by_key(&self, catalog: &Catalog) -> bool {
-        self.key_written(catalog).is_some()
+        self.written_key(catalog)
+            .is_some_and(|written| written.by_nothing_else)
     }
 
     /// Where the row is looked for that this statement holds if it has written one: the table, and the columns of a
-    /// unique key. Nothing else that it looks at is found by them.
-    pub fn holds(&self, catalog: &Catalog) -> Option<(TableId, Vec<usize>)> {
+    /// unique key. Nothing else that it looks at is found by them. With `at_once`, only if it is a matter of one
+    /// instant.
+    pub fn holds(&self, catalog: &Catalog, at_once: bool) -> Option<(TableId, Vec<usize>)> {
         let (table, columns) = match &self.kind {
             Kind::Insert(insert) => (insert.table, insert.arbiter()?),
-            _ => self.key_written(catalog)?,
+            _ => {
+                let written = self.written_key(catalog)?;
+                let at = (written.table, written.columns);
+                Some(at).filter(|_| written.by_nothing_else || !at_once)?
+            }
         };
         let table = catalog.table(table)?;
         let is_own_parent = |key: &ForeignKey| catalog.storage(key.target) == table.storage;
         (!table.foreign_keys.iter().any(is_own_parent)).then(|| (table.storage, columns.to_vec()))
     }
 
-    fn key_written(&self, catalog: &Catalog) -> Option<(TableId, &[usize])> {
+    fn written_key(&self, catalog: &Catalog) -> Option<WrittenKey<'_>> {
         let (table, select, ctes) = match &self.kind {
             Kind::Update(update) => (update.table, &update.select, &update.ctes),
             Kind::Delete(delete) => (delete.table, &delete.select, &delete.ctes),
@@ -119,14 +125,21 @@ impl Planned {
             _ => false,
         };
         let unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
-        let by_key = unique
-            && ctes.is_empty()
-            && select.relations.len() == 1
-            && select.filter.is_empty()
-            && scan.filter.len() == columns.len()
-            && scan.filter.iter().all(is_key);
-        by_key.then_some((table, columns))
+        let by_nothing_else =
+            select.filter.is_empty() && scan.filter.len() == columns.len() && scan.filter.iter().all(is_key);
+        (unique && ctes.is_empty() && select.relations.len() == 1).then_some(WrittenKey {
+            table,
+            columns,
+            by_nothing_else,
+        })
     }
+}
+
+/// The unique key by which a statement finds the one row that it writes.
+struct WrittenKey<'p> {
+    table: TableId,
+    columns: &'p [usize],
+    by_nothing_else: bool,
 }
 
 /// The tables that a statement may touch, known before it runs.
