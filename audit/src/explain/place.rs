@@ -28,10 +28,12 @@ use std::sync::Arc;
 const ATTEMPTS_MAX: usize = 128;
 /// How many explanations are looked at, to learn what they have in common.
 const ALTERNATIVES_MAX: usize = 16;
+/// More than so many that may all have come before one, and before each other, have more orders than are tried.
+const RIVALS_MAX: usize = 6;
 /// How many others are placed before one transaction.
 const DETOURS_MAX: usize = 48;
 /// How many runs, of itself and of others, one transaction is worth in all worlds together.
-const RUNS_MAX: usize = 1_024;
+const RUNS_MAX: usize = 384;
 
 /// What may still be spent on placing one transaction: counted in work, so that it is the same on every machine.
 pub struct Budget {
@@ -284,8 +286,8 @@ impl Explainer {
         }
     }
 
-    /// Those whose turn is still to come and that may have come before, where that matters. `None` if one of
-    /// them changes more than rows.
+    /// Those whose turn is still to come and that may have come before, where that matters. `None` if there are too
+    /// many, or one of them changes more than rows.
     fn quicker(
         &mut self,
         world: &mut World,
@@ -370,6 +372,7 @@ impl Explainer {
                 // Whoever looks in between sees the same.
                 Pair::Same => found.alike.push(rival.txn),
                 Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
+                _ if found.rivals.len() == RIVALS_MAX => return None,
                 _ => found.rivals.push(rival),
             }
         }
