@@ -50,13 +50,13 @@ pub fn apply(
             t.guess(window.done);
         });
     }
-    // Somebody whom nobody saw may have come later, and have written the same.
-    let unseen = store.unseen_until.filter(|until| window.sent <= *until);
     let mut rows: Vec<(TableId, RowId)> = Vec::new();
     // The id is fixed before the versions are made; the rows are handed over afterwards.
     let commit = order.next_id();
     for (table, own) in &overlay.tables {
         store.table_mut(*table).written(window.done);
+        // Somebody whom nobody saw may have come later, and have written the same.
+        let unseen = store.unseen_since(*table, window.sent);
         if own.havoc.is_some() || havoc || unseen.is_some() {
             let until = window.done.max(unseen.unwrap_or(0));
             store.lose(*table, until);
@@ -273,7 +273,7 @@ fn forget_written(overlay: &Overlay, store: &mut Store, until: Nanos) {
         false => overlay.tables.keys().copied().collect(),
     };
     for table in tables {
-        store.lose(table, until);
+        store.lose_to_unseen(table, until);
     }
 }
 

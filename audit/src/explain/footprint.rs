@@ -33,6 +33,8 @@ pub struct Footprint {
     writing: Vec<usize>,
     /// Tables of which it is not known what was written.
     wild: Vec<TableId>,
+    /// Nobody knows which tables it wrote.
+    anything: bool,
     /// It changes more than rows: the catalog, the session, or nobody knows what.
     pub beyond_rows: bool,
     /// Where the one snapshot lies, if there is only one.
@@ -43,10 +45,10 @@ pub struct Footprint {
 
 impl Footprint {
     pub fn new(txn: &Transaction, attempt: &Attempt, store: &Store) -> Footprint {
+        let anything = attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some();
         let mut footprint = Footprint {
-            beyond_rows: attempt.overlay.catalog.is_some()
-                || attempt.overlay.havoc_everything.is_some()
-                || attempt.changes_session,
+            anything,
+            beyond_rows: anything || attempt.changes_session,
             writing: attempt.wrote.clone(),
             snapshot_done: attempt
                 .windows
@@ -127,7 +129,8 @@ impl Footprint {
     /// Whether this one may have written where somebody reads.
     fn may_write_at(&self, touch: &Touch) -> bool {
         let table = touch.table();
-        self.wild.contains(&table)
+        self.anything
+            || self.wild.contains(&table)
             || self.written.iter().any(|w| w.table == table && is_hit(touch, w))
             || self.unseen.iter().any(|(_, place)| overlap(place, touch))
     }
@@ -135,7 +138,8 @@ impl Footprint {
     /// Whether this one may have written a row that somebody writes.
     fn may_write(&self, row: &Written) -> bool {
         let same = |w: &Written| row.id.is_some() && w.table == row.table && w.id == row.id;
-        self.wild.contains(&row.table)
+        self.anything
+            || self.wild.contains(&row.table)
             || self.written.iter().any(same)
             || self
                 .unseen
@@ -145,7 +149,8 @@ impl Footprint {
 
     /// Whether this one may have written a row of a table.
     pub fn may_write_table(&self, table: TableId) -> bool {
-        self.wild.contains(&table)
+        self.anything
+            || self.wild.contains(&table)
             || self.written.iter().any(|w| w.table == table)
             || self.unseen.iter().any(|(_, t)| t.table() == table)
     }

@@ -212,10 +212,7 @@ impl Explainer {
     /// Nothing that was known can be relied on any more, nor what is seen before `until`.
     pub fn forget(&mut self, until: Nanos) {
         self.become_one();
-        let world = &mut self.worlds[0];
-        world.store.forget_everything();
-        world.store.tables.values_mut().for_each(|t| t.unsettle(until));
-        world.store.unseen_until = world.store.unseen_until.max(Some(until));
+        self.worlds[0].store.lose_everything_to_unseen(until);
     }
 
     pub fn session(&mut self, txn: &Transaction) -> SessionState {

@@ -9,9 +9,9 @@ use super::asked::Asked;
 use super::session::SessionState;
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
-use crate::interpret::{Difference, Effect, Execution, Learned, Match, Touch, Views};
+use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
-use crate::sql::{Kind, Planner};
+use crate::sql::{Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
@@ -369,7 +369,11 @@ fn run_step(
     if asked_for.wrote_nothing(&seen.outcome) {
         effects.clear();
     }
-    if succeeded {
+    let lost = matches!(seen.outcome, Outcome::Lost);
+    if lost {
+        effects = of_the_lost(planned, &effects, &attempt.session);
+    }
+    if succeeded || lost {
         if planned.may_write {
             attempt.wrote.push(at);
             attempt
@@ -391,6 +395,17 @@ fn run_step(
         loose,
         shape,
     });
+}
+
+/// What a statement may have done, or may still do, whose answer was lost.
+fn of_the_lost(planned: &Planned, effects: &[Effect], session: &SessionState) -> Vec<Effect> {
+    const REASON: &str = "lost_answer";
+    let mut unknown = interpret::widened(planned, REASON, &session.context).effects;
+    if effects.iter().any(|e| matches!(e, Effect::Catalog(_))) {
+        let reason = REASON.to_owned();
+        unknown.push(Effect::HavocEverything { reason });
+    }
+    unknown
 }
 
 /// What the rows that it leaves written say about the commits that wrote them before.

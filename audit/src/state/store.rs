@@ -103,6 +103,8 @@ pub struct Table {
     disturbed_until: Nanos,
     /// Until this instant commits that wrote it may have become visible.
     busy_until: Nanos,
+    /// Until this instant somebody may have written it whom nobody saw.
+    unseen_until: Option<Nanos>,
     /// Keys of which nothing is known: an answer about them was wrong, or who wrote there last is open.
     doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
@@ -124,6 +126,7 @@ impl Table {
             unstable_until: 0,
             disturbed_until: 0,
             busy_until: 0,
+            unseen_until: None,
             doubtful: Arc::default(),
             known: Arc::default(),
         }
@@ -711,6 +714,7 @@ impl Table {
             unstable_until: self.unstable_until.max(self.busy_until),
             disturbed_until: self.disturbed_until.max(self.busy_until),
             busy_until: self.busy_until,
+            unseen_until: self.unseen_until,
             ..Table::new(Knowledge::Partial)
         };
         gone
@@ -738,8 +742,8 @@ pub struct Store {
     pub catalog: Arc<Catalog>,
     /// When the last commit that changed it had ended.
     pub catalog_since: Nanos,
-    /// Until then somebody may have written whom nobody saw.
-    pub unseen_until: Option<Nanos>,
+    /// Until then somebody may have written any table whom nobody saw.
+    unseen_until: Option<Nanos>,
     pub tables: FxHashMap<TableId, Table>,
     pub versions_alive: u64,
     pub versions_collected: u64,
@@ -823,6 +827,26 @@ impl Store {
     pub fn lose(&mut self, table: TableId, until: Nanos) {
         self.forget(table);
         self.table_mut(table).unsettle(until);
+    }
+
+    /// The same, and until then somebody may write it whom nobody sees.
+    pub fn lose_to_unseen(&mut self, table: TableId, until: Nanos) {
+        self.lose(table, until);
+        let kept = self.table_mut(table);
+        kept.unseen_until = kept.unseen_until.max(Some(until));
+    }
+
+    /// The same, for all tables.
+    pub fn lose_everything_to_unseen(&mut self, until: Nanos) {
+        self.forget_everything();
+        self.tables.values_mut().for_each(|t| t.unsettle(until));
+        self.unseen_until = self.unseen_until.max(Some(until));
+    }
+
+    /// Until when somebody unseen may have written a table after a commit that was asked for at `sent`.
+    pub fn unseen_since(&self, table: TableId, sent: Nanos) -> Option<Nanos> {
+        let of_table = self.tables.get(&table).and_then(|t| t.unseen_until);
+        of_table.max(self.unseen_until).filter(|until| sent <= *until)
     }
 
     pub fn forget(&mut self, table: TableId) {
