@@ -10,7 +10,7 @@
 //!     first statement was sent until ReadyForQuery, for COMMIT from the moment COMMIT was sent.
 
 use crate::control::{Classifier, Control, Modes};
-use crate::trace::{Gap, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window};
+use crate::trace::{Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window};
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
@@ -47,6 +47,8 @@ pub struct Transaction {
     /// The level on the wire.
     pub level: Level,
     pub read_only: bool,
+    /// Its begin, or what decides about its level, was not seen: nobody can tell what it should have seen.
+    pub vague: bool,
     /// Begun by BEGIN; otherwise a single statement or one request group.
     pub explicit: bool,
     pub facts: Arc<SessionFacts>,
@@ -94,6 +96,8 @@ struct Session {
     facts: Arc<SessionFacts>,
     defaults: Modes,
     initial: Modes,
+    /// Part of it was not seen: what it has set since is not known.
+    vague: bool,
     number: u64,
     open: Option<Open>,
 }
@@ -124,6 +128,7 @@ impl Assembler {
                     facts: Arc::new(facts),
                     defaults: initial,
                     initial,
+                    vague: false,
                     number: 0,
                     open: None,
                 };
@@ -136,12 +141,12 @@ impl Assembler {
             }
             Record::Gap(gap) => {
                 match gap.session {
-                    Some(session) => self.lose(session, gap.window.done, out),
+                    Some(session) => self.blur(session, gap.window.done, out),
                     None => {
                         let mut all: Vec<SessionId> = self.sessions.keys().copied().collect();
                         all.sort();
                         for session in all {
-                            self.lose(session, gap.window.done, out);
+                            self.blur(session, gap.window.done, out);
                         }
                     }
                 }
@@ -201,6 +206,7 @@ impl Assembler {
             facts: Arc::new(unseen_session(&seen)),
             defaults: Modes::default(),
             initial: Modes::default(),
+            vague: true,
             number: 0,
             open: None,
         });
@@ -217,17 +223,30 @@ impl Assembler {
         let lost = matches!(seen.outcome, Outcome::Lost);
 
         match &control {
-            Control::SetDefault(modes) if ok => merge(&mut session.defaults, *modes),
-            Control::ResetDefault if ok => session.defaults = session.initial,
+            Control::SetDefault(modes) if ok => {
+                merge(&mut session.defaults, *modes);
+                session.vague &= modes.level.is_none();
+            }
+            Control::ResetDefault if ok => {
+                session.defaults = session.initial;
+                session.vague = false;
+            }
             Control::CommitPrepared(gid) | Control::RollbackPrepared(gid) if ok || lost => {
+                let window = Window::new(seen.window.sent, seen.ready.done);
                 if let Some(mut prepared) = self.prepared.remove(gid) {
-                    let window = Window::new(seen.window.sent, seen.ready.done);
                     prepared.end = match (&control, lost) {
                         (_, true) => End::Unknown(Window::new(window.sent, Nanos::MAX)),
                         (Control::CommitPrepared(_), _) => End::Committed(window),
                         _ => End::Aborted(window),
                     };
                     out.push(Assembled::Ended(Arc::new(prepared)));
+                } else if matches!(control, Control::CommitPrepared(_)) {
+                    // It was prepared before anybody looked.
+                    out.push(Assembled::Gap(Gap {
+                        session: Some(NOBODY),
+                        window,
+                        reason: "transaction was prepared unseen".to_owned(),
+                    }));
                 }
                 return;
             }
@@ -331,6 +350,14 @@ impl Assembler {
         for id in due {
             let session = self.sessions.get_mut(&id).expect("listed above");
             close_implicit(session, self.server_default, out);
+        }
+    }
+
+    /// Part of the session was not seen.
+    fn blur(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
+        self.lose(id, at, out);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.vague = true;
         }
     }
 
@@ -455,11 +482,15 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         number: session.number,
     };
     session.number += 1;
+    let data = open.steps.iter().filter(|s| s.control == Control::Data);
+    // A single statement that succeeds does the same at every level.
+    let alone = data.clone().count() <= 1 && data.clone().all(|s| matches!(s.seen.outcome, Outcome::Answer(_)));
+    let vague = open.torn || (session.vague && open.modes.level.is_none() && !alone);
     let level = open
         .modes
         .level
-        .or(session.defaults.level)
-        .or(server_default)
+        .or(session.defaults.level.filter(|_| !session.vague))
+        .or(server_default.filter(|_| !session.vague))
         .unwrap_or(Level::ReadCommitted);
     let read_only = open
         .modes
@@ -470,6 +501,7 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         id,
         level,
         read_only,
+        vague,
         explicit: open.explicit,
         facts: session.facts.clone(),
         steps: open.steps,

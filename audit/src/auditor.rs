@@ -231,6 +231,7 @@ impl Auditor {
                 Item::Gap(gap) => {
                     self.summary.gaps += 1;
                     self.explainer.forget(gap.window.done);
+                    self.explainer.blur_sessions(gap.session);
                 }
                 Item::SessionEnd(session) => self.explainer.end_session(session),
                 Item::Bootstrap(bootstrap) => {
@@ -269,6 +270,12 @@ impl Auditor {
         if self.shared {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget(Nanos::MAX);
+        }
+        if txn.vague {
+            self.tally.count_unjudged(txn, "begun_unseen");
+            self.explainer.follow(txn);
+            self.retry(Some(txn), found);
+            return;
         }
         let rules = self.rules_of(txn.level);
         let aborted = matches!(txn.end, End::Aborted(_));

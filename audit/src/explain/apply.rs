@@ -8,7 +8,7 @@ use crate::assemble::{End, Transaction};
 use crate::interpret::{Touch, merged};
 use crate::points::{CommitId, Order};
 use crate::state::contents::Contents;
-use crate::state::overlay::Overlay;
+use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::store::{Store, Table, Version};
 use crate::state::view::{Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId};
@@ -64,7 +64,7 @@ pub fn apply(
             continue;
         }
         if own.unseen {
-            forget_late(store, *table, txn.sent(), window.done);
+            forget_late(store, order, *table, own, txn.sent(), window.done);
             store.table_mut(*table).doubt();
             store.table_mut(*table).unsettle(window.done);
             store.table_mut(*table).guess(window.done);
@@ -208,9 +208,18 @@ impl Entry {
     }
 }
 
-/// Rows that were learned only after a transaction had begun may be the ones that it wrote without being seen.
-fn forget_late(store: &mut Store, table: TableId, sent: Nanos, until: Nanos) {
-    for id in store.table_mut(table).learned_since(sent) {
+/// Rows that were learned, or written by others, only after a transaction had begun may be the ones that it wrote
+/// without being seen.
+fn forget_late(store: &mut Store, order: &Order, table: TableId, own: &OwnTable, sent: Nanos, until: Nanos) {
+    let is_late =
+        |commit: CommitId| commit >= order.settled() && order.get(commit).is_some_and(|c| c.hi >= sent);
+    let kept = store.table_mut(table);
+    let mut late = kept.learned_since(sent);
+    late.extend(kept.chains().filter_map(|(id, chain)| {
+        let newest = chain.versions.last()?;
+        (is_late(newest.commit) && !own.replaced.contains_key(&id)).then_some(id)
+    }));
+    for id in late {
         if let Some(gone) = store.table_mut(table).remove(id) {
             store.distrust(table, &gone, until);
         }

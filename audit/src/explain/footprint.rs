@@ -45,7 +45,9 @@ pub struct Footprint {
 
 impl Footprint {
     pub fn new(txn: &Transaction, attempt: &Attempt, store: &Store) -> Footprint {
-        let anything = attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some();
+        let overlay = &attempt.overlay;
+        let vague = txn.vague && !attempt.wrote.is_empty();
+        let anything = vague || overlay.catalog.is_some() || overlay.havoc_everything.is_some();
         let mut footprint = Footprint {
             anything,
             beyond_rows: anything || attempt.changes_session,

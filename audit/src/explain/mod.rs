@@ -24,7 +24,7 @@ pub mod merge;
 pub mod reread;
 
 use crate::assemble::{Assembler, End, Transaction};
-use crate::interpret::Difference;
+use crate::interpret::{Difference, Effect};
 use crate::points::CommitId;
 use crate::reference::Member;
 use crate::sequence::{Key, Sequencer, key_of};
@@ -220,13 +220,57 @@ impl Explainer {
         let facts = &txn.facts;
         self.sessions
             .entry(txn.id.session)
-            .or_insert_with(|| SessionState::new(facts, server, catalog))
+            .or_insert_with(|| {
+                let mut state = SessionState::new(facts, server, catalog);
+                if facts.user.is_empty() {
+                    // Nobody saw how it began.
+                    state.blur(catalog);
+                }
+                state
+            })
             .clone()
     }
 
     /// Nothing more will come of this session.
     pub fn end_session(&mut self, session: SessionId) {
         self.sessions.remove(&session);
+    }
+
+    /// What a session has set since it began is not known any more; `None`: of all sessions.
+    pub fn blur_sessions(&mut self, of: Option<SessionId>) {
+        let catalog = &self.catalog;
+        for (id, session) in &mut self.sessions {
+            if of.is_none_or(|of| of == *id) {
+                session.blur(catalog);
+            }
+        }
+    }
+
+    /// Applies a transaction of which nobody can tell what it should have seen: what it wrote is unknown.
+    pub fn follow(&mut self, txn: &Arc<Transaction>) {
+        if matches!(txn.end, End::Aborted(_)) {
+            return self.remember_aborted(txn);
+        }
+        self.become_one();
+        let task = self.task(txn);
+        let world = &mut self.worlds[0];
+        world.take_ahead(txn.id);
+        let mut attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
+        let mut written = attempt.may_have_written.clone();
+        written.extend(attempt.overlay.tables.keys().copied());
+        for table in written {
+            let reason = "begun_unseen".to_owned();
+            attempt.overlay.apply(&Effect::Havoc { table, reason }, 0);
+        }
+        world.apply(txn, &attempt, &mut self.births);
+        self.busy_until = self.busy_until.max(txn.end.window().done);
+        let (running, lasting) = (&attempt.session, &attempt.lasting);
+        let ended = task
+            .session
+            .ended(txn.id.number, task.is_committed(), running, lasting, false);
+        self.sessions.insert(txn.id.session, ended);
+        self.refresh();
+        self.alone();
     }
 
     /// The session as it is now, for a transaction that was judged before.

@@ -7,6 +7,7 @@ use crate::control::Control;
 use crate::interpret::{self, Portals};
 use crate::sql::{Kind, SessionSettings};
 use crate::state::Catalog;
+use crate::state::catalog::ANYWHERE;
 use crate::trace::{Outcome, SessionFacts};
 use crate::value::{Context, Value};
 use rustc_hash::FxHashMap;
@@ -90,6 +91,21 @@ impl SessionState {
             self.adjust(kind, catalog);
         }
         self.follow(change, outcome);
+    }
+
+    /// Part of the session was not seen: what it has set and prepared is not known.
+    pub fn blur(&mut self, catalog: &Catalog) {
+        let state = self.change();
+        state.prepared.clear();
+        state.portals = Portals::default();
+        state.settings.search_path = vec![ANYWHERE.to_owned()];
+        let unknown = [
+            &mut state.settings.time_zone,
+            &mut state.settings.date_style,
+            &mut state.settings.interval_style,
+        ];
+        unknown.into_iter().for_each(|s| "unknown".clone_into(s));
+        state.refresh(catalog);
     }
 
     /// Transaction control, as far as it concerns open cursors.

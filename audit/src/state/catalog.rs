@@ -277,7 +277,7 @@ impl Catalog {
     }
 
     /// The relation that a name means: in `schema` if given, else in the first schema of `path` that has it.
-    /// Temporary tables hide all others.
+    /// Temporary tables hide all others. Where the path is not known, a name must be the only one of its kind.
     pub fn find(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Arc<Table>> {
         let entries = self.inner.names.get(name)?;
         let in_schema = |wanted: &str| {
@@ -288,6 +288,10 @@ impl Catalog {
         };
         match schema {
             Some(schema) => in_schema(schema),
+            None if path.iter().any(|p| p == ANYWHERE) => match entries.as_slice() {
+                [(_, id)] => self.table(*id),
+                _ => None,
+            },
             None => in_schema(TEMPORARY).or_else(|| path.iter().find_map(|schema| in_schema(schema))),
         }
     }
@@ -350,6 +354,9 @@ fn user_types(inner: &Inner) -> UserTypes {
     }
     types
 }
+
+/// Stands for a search path that nobody knows.
+pub const ANYWHERE: &str = "*";
 
 /// The schema name under which temporary tables are kept.
 pub const TEMPORARY: &str = "pg_temp";

@@ -20,6 +20,10 @@ pub type Nanos = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
+/// No session has this number. A gap that is its own tells that something was written that nobody saw, and says nothing
+/// about what the sessions have set.
+pub const NOBODY: SessionId = SessionId(0);
+
 /// Two instants between which something happened. `done == Nanos::MAX` means: never learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Window {
@@ -186,7 +190,8 @@ pub struct ServerError {
     pub table: Option<String>,
 }
 
-/// Something that was not seen. A session's transactions that touch `window` may have written anything.
+/// Something that was not seen. A session's transactions that touch `window` may have written anything, and what it
+/// has set, prepared or begun since is not known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gap {
     /// `None`: every session.
