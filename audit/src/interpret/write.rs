@@ -240,7 +240,8 @@ impl Run<'_> {
         let (after, certain) = match &conflict.action {
             // The answer says whether it was inserted, and otherwise it was left alone.
             ConflictAction::Nothing if alone => (row, false),
-            ConflictAction::Nothing => (existing, false),
+            // One of several that was left alone is not locked, and may go away at once.
+            ConflictAction::Nothing => return Fault::unsure("conflict_with_unknown"),
             ConflictAction::Unmodelled(reason) => return Fault::unsure(reason.clone()),
             ConflictAction::Update { set, filter } => {
                 let scope = Scope { frame: &frame, outer };
