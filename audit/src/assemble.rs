@@ -10,7 +10,9 @@
 //!     first statement was sent until ReadyForQuery, for COMMIT from the moment COMMIT was sent.
 
 use crate::control::{Classifier, Control, Modes};
-use crate::trace::{Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window};
+use crate::trace::{
+    Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window,
+};
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
@@ -484,7 +486,8 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
     session.number += 1;
     let data = open.steps.iter().filter(|s| s.control == Control::Data);
     // A single statement that succeeds does the same at every level.
-    let alone = data.clone().count() <= 1 && data.clone().all(|s| matches!(s.seen.outcome, Outcome::Answer(_)));
+    let alone =
+        data.clone().count() <= 1 && data.clone().all(|s| matches!(s.seen.outcome, Outcome::Answer(_)));
     let vague = open.torn || (session.vague && open.modes.level.is_none() && !alone);
     let level = open
         .modes
