@@ -100,6 +100,8 @@ struct Session {
     initial: Modes,
     /// Part of it was not seen: what it has set since is not known.
     vague: bool,
+    /// Of the last record that was seen.
+    seq: Option<u64>,
     number: u64,
     open: Option<Open>,
 }
@@ -131,6 +133,7 @@ impl Assembler {
                     defaults: initial,
                     initial,
                     vague: false,
+                    seq: None,
                     number: 0,
                     open: None,
                 };
@@ -204,14 +207,21 @@ impl Assembler {
     fn statement(&mut self, seen: Arc<Observation>, out: &mut Vec<Assembled>) {
         let control = self.classifier.classify(&seen.text, seen.part);
         let id = seen.session;
+        let last = self.sessions.get(&id).and_then(|s| s.seq);
+        if last.is_some_and(|last| seen.seq > last + 1) {
+            // Something in between was not seen: how what was open ended is not known.
+            self.lose(id, seen.window.sent, out);
+        }
         let session = self.sessions.entry(id).or_insert_with(|| Session {
             facts: Arc::new(unseen_session(&seen)),
             defaults: Modes::default(),
             initial: Modes::default(),
             vague: true,
+            seq: None,
             number: 0,
             open: None,
         });
+        session.seq = Some(seen.seq);
 
         // An implicit transaction ends with its request group.
         if session

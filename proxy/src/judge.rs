@@ -13,9 +13,11 @@ use crate::config::{Config, Redact};
 use crate::live::Live;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use pgassay_audit::report::redact;
-use pgassay_audit::trace::{Gap, Nanos, Outcome, Record, TableName, Window};
+use pgassay_audit::trace::lex::{self, Effect};
+use pgassay_audit::trace::{Gap, NOBODY, Nanos, Outcome, Record, SessionId, TableName, Window};
 use pgassay_audit::verdict::{Summary, Violation};
 use pgassay_audit::{Auditor, Stats};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -66,6 +68,8 @@ pub struct Feed {
     /// Since when nothing was handed over, and what must not be lost of it.
     shed_from: Option<Nanos>,
     deferred: Vec<Record>,
+    /// Sessions that may have set something meanwhile.
+    unsettled: BTreeSet<SessionId>,
     live: Arc<Live>,
 }
 
@@ -95,6 +99,7 @@ impl Feed {
             bytes_max: config.audit.queue_bytes_max as u64,
             shed_from: None,
             deferred: Vec::new(),
+            unsettled: BTreeSet::new(),
             live,
         };
         (
@@ -116,13 +121,16 @@ impl Feed {
             self.shed(records);
         } else {
             if let Some(from) = self.shed_from.take() {
-                let reason = "the audit was behind".to_owned();
                 let window = Window::new(from, clock::now());
-                let mut first = vec![Record::Gap(Gap {
-                    session: None,
-                    window,
-                    reason,
-                })];
+                let unsettled = std::mem::take(&mut self.unsettled);
+                let gap = |session| {
+                    Record::Gap(Gap {
+                        session: Some(session),
+                        window,
+                        reason: "the audit was behind".to_owned(),
+                    })
+                };
+                let mut first: Vec<Record> = [NOBODY].into_iter().chain(unsettled).map(gap).collect();
                 first.append(&mut self.deferred);
                 first.append(&mut records);
                 records = first;
@@ -148,6 +156,9 @@ impl Feed {
                 Record::Statement(statement) => {
                     let from = self.shed_from.get_or_insert(statement.window.sent);
                     *from = (*from).min(statement.window.sent);
+                    if may_set(&statement.text) {
+                        self.unsettled.insert(statement.session);
+                    }
                     self.live.shed_records.fetch_add(1, Relaxed);
                 }
                 Record::Mark { at } => {
@@ -158,6 +169,21 @@ impl Feed {
         }
         self.shed_from.get_or_insert_with(clock::now);
     }
+}
+
+/// Whether later statements of the session may mean something else after this one.
+fn may_set(text: &str) -> bool {
+    let plain = match lex::effect(text) {
+        Effect::Data | Effect::Ends => true,
+        Effect::Harmless => lex::is_begin(text),
+        Effect::Other | Effect::Several => false,
+    };
+    // A cursor that is held goes on from transaction to transaction.
+    let moves = text
+        .trim_start()
+        .get(..5)
+        .is_some_and(|word| word.eq_ignore_ascii_case("fetch"));
+    !plain || moves || text.contains("set_config")
 }
 
 /// About how much memory a record holds.
@@ -398,9 +424,9 @@ mod tests {
             at: 25,
         };
         feed.send(vec![
-            statement("c", 20),
+            statement("select 'c'", 20),
             end.clone(),
-            statement("d", 19),
+            statement("set search_path = d", 19),
             Record::Mark { at: 30 },
         ]);
         assert_eq!(live.shed_records.load(Relaxed), 2);
@@ -412,8 +438,12 @@ mod tests {
         let Record::Gap(gap) = &second[0] else {
             panic!("{second:?}")
         };
-        assert_eq!((gap.session, gap.window.sent), (None, 19));
-        assert_eq!(second[1], end);
-        assert!(matches!(&second[2], Record::Statement(statement) if &*statement.text == "e"));
+        assert_eq!((gap.session, gap.window.sent), (Some(NOBODY), 19));
+        let Record::Gap(gap) = &second[1] else {
+            panic!("{second:?}")
+        };
+        assert_eq!((gap.session, gap.window.sent), (Some(SessionId(1)), 19));
+        assert_eq!(second[2], end);
+        assert!(matches!(&second[3], Record::Statement(statement) if &*statement.text == "e"));
     }
 }

@@ -101,6 +101,15 @@ pub fn effect(text: &str) -> Effect {
     }
 }
 
+/// Whether its first word begins a block.
+pub fn is_begin(text: &str) -> bool {
+    let first = tokens(text).find(|t| t.kind == Kind::Word);
+    first.is_some_and(|first| {
+        let word = &text[first.place];
+        word.eq_ignore_ascii_case("begin") || word.eq_ignore_ascii_case("start")
+    })
+}
+
 /// Whether the text may hold more than one statement. A semicolon inside a literal counts too: a yes may
 /// be wrong, a no is not.
 fn has_several(text: &str) -> bool {

@@ -7,7 +7,9 @@
 
 use crate::history::{History, Pair, cell};
 use fastrand::Rng;
-use pgassay_audit::trace::{Gap, Nanos, Record, Reread, SessionId, Status, TableCopy, TableName, Window};
+use pgassay_audit::trace::{
+    Gap, NOBODY, Nanos, Record, Reread, SessionId, Status, TableCopy, TableName, Window,
+};
 
 /// What is taken away.
 #[derive(Clone, Copy, Debug, Default)]
@@ -200,7 +202,10 @@ fn lose_everything(records: &mut Vec<Record>, from: usize, rng: &mut Rng) {
     let lost: Vec<usize> = (first..=last)
         .filter(|at| matches!(&records[*at], Record::Statement(_)))
         .collect();
-    hide(records, &lost, None);
+    // The proxy tells whose settings may have changed, if it could read what it dropped.
+    let is_set = |at: &&usize| matches!(&records[**at], Record::Statement(o) if o.text.starts_with("set "));
+    let plain = lost.iter().find(is_set).is_none();
+    hide(records, &lost, plain.then_some(NOBODY));
 }
 
 /// Says now and then how far everything is recorded.
