@@ -346,13 +346,14 @@ impl Pairing<'_> {
             if !row.values.iter().any(Value::is_unknown) {
                 continue;
             }
-            let unambiguous = all.len() == 1
-                || (slice.iter().filter(|other| agrees(&row.values, other)).count() == 1
-                    && all
-                        .iter()
-                        .filter(|other| agrees(&other.values, &slice[place]))
-                        .count()
-                        == 1);
+            // A row that nobody has seen may be meant, unless this one must be in the answer.
+            let unambiguous = (row.certain || !self.rows.open)
+                && slice.iter().filter(|other| agrees(&row.values, other)).count() == 1
+                && all
+                    .iter()
+                    .filter(|other| agrees(&other.values, &slice[place]))
+                    .count()
+                    == 1;
             if !unambiguous {
                 continue;
             }
