@@ -485,7 +485,7 @@ impl Auditor {
             return;
         }
         let session = self.explainer.session_of(txn);
-        let node = Node::new(
+        let mut node = Node::new(
             txn.clone(),
             txn.level,
             session,
@@ -493,6 +493,11 @@ impl Auditor {
             reads,
             attempt.written.clone(),
         );
+        let placed = commit.and_then(|commit| self.explainer.world().order.get(commit));
+        if let Some(placed) = placed {
+            // Where its place is, which may be that of somebody who did the same.
+            node.window = placed.observed;
+        }
         if let Some(cycle) = self.certifier.add(node) {
             self.cycle(&cycle, found);
         }
