@@ -573,7 +573,7 @@ fn teach(
             }
             // What a transaction that wrote there itself saw is not the committed state.
             Learned::Row { table, .. } | Learned::Absent { table, .. }
-                if attempt.overlay.table(table).is_some() => {}
+                if attempt.overlay.table(table).is_some() || attempt.overlay.havoc_everything.is_some() => {}
             Learned::Row { table, values } => {
                 attempt.lessons.push(Lesson::Row {
                     table,

@@ -452,6 +452,14 @@ impl Run<'_> {
                         row,
                     });
                 }
+                // A row that nobody has seen may have any key by now.
+                None if table.keys.iter().any(|key| {
+                    let mut columns = key.columns.iter();
+                    columns.any(|column| update.set.iter().any(|(set, _)| set == column))
+                }) =>
+                {
+                    self.havoc(&table, "key_of_unseen_rows")
+                }
                 None => self.unseen(&table, &update.select),
             }
         }
