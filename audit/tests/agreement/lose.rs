@@ -65,7 +65,7 @@ pub fn lose(history: &History, losses: Losses, seed: u64) -> Vec<Record> {
     records.retain(|r| !matches!(r, Record::Mark { .. }));
     look(history, &mut records, &mut rng);
     // Nothing of the set-up but what it says about the catalog may get lost.
-    let set_up = records.iter().rposition(|r| is_set_up(r)).map_or(0, |at| at + 1);
+    let set_up = records.iter().rposition(is_set_up).map_or(0, |at| at + 1);
     for _ in 0..losses.everything {
         lose_everything(&mut records, set_up, &mut rng);
     }
@@ -108,7 +108,7 @@ fn done_of(record: &Record) -> Nanos {
 }
 
 /// What somebody on the side saw is a second reading; when it takes its turn is open.
-fn look(history: &History, records: &mut Vec<Record>, rng: &mut Rng) {
+fn look(history: &History, records: &mut [Record], rng: &mut Rng) {
     for record in records.iter_mut() {
         let Record::Statement(seen) = record else { continue };
         let Some(number) = seen
@@ -176,8 +176,8 @@ fn lose_place(records: &mut Vec<Record>, from: usize, rng: &mut Rng) {
     let first = statements[rng.usize(0..statements.len())];
     let session = records[first].session();
     let mut lost = Vec::new();
-    for at in first..records.len() {
-        let Record::Statement(seen) = &records[at] else {
+    for (at, record) in records.iter().enumerate().skip(first) {
+        let Record::Statement(seen) = record else {
             continue;
         };
         if Some(seen.session) != session {
