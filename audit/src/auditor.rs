@@ -473,8 +473,8 @@ impl Auditor {
         let point_of = |step: usize| {
             let wrote = attempt.wrote.contains(&step);
             let point = match (by_statement, wrote) {
-                (true, true) => PointId(2 * step as u32 + 2),
-                (true, false) => PointId(2 * step as u32 + 1),
+                (true, true) => PointId::lock(step),
+                (true, false) => PointId::read(step),
                 (false, _) => SNAPSHOT,
             };
             let window = attempt.windows.iter().find(|(p, _)| *p == point).map(|(_, w)| *w);

@@ -19,6 +19,7 @@ use crate::explain::session::SessionState;
 use crate::interpret::Touch;
 use crate::places::Places;
 use crate::points::CommitId;
+use crate::points::choose::Decision;
 use crate::state::overlay::Overlay;
 use crate::state::store::Store;
 use crate::state::view::has_key;
@@ -309,7 +310,7 @@ pub fn written(overlay: &Overlay, store: &Store) -> Vec<Written> {
     let mut all = Vec::new();
     for (table, own) in &overlay.tables {
         let kept = store.tables.get(table);
-        for (id, replaced) in &own.replaced {
+        for (id, replaced) in own.replaced.iter().filter(|(_, r)| !r.perhaps) {
             let before = kept
                 .and_then(|t| t.chain(*id))
                 .and_then(|c| c.versions.last())
@@ -335,16 +336,25 @@ pub fn written(overlay: &Overlay, store: &Store) -> Vec<Written> {
 pub fn reads_of(
     reads: &[StepReads],
     point_of: impl Fn(usize) -> (crate::points::PointId, Window),
-    decisions: &[crate::points::choose::Decision],
+    decisions: &[Decision],
 ) -> Vec<Read> {
     reads
         .iter()
         .filter(|r| !r.touches.is_empty())
         .map(|r| {
             let (point, window) = point_of(r.step);
+            let at = |d: &&Decision| d.point == point;
+            // What the statements of a routine saw, if they agree.
+            let inside = |d: &&Decision| {
+                let differs = |o: &Decision| {
+                    o.commit == d.commit
+                        && (o.point == point || (o.point.is_inside(point) && o.visible != d.visible))
+                };
+                d.point.is_inside(point) && !decisions.iter().any(differs)
+            };
             let decided = decisions
                 .iter()
-                .filter(|d| d.point == point)
+                .filter(|d| at(d) || inside(d))
                 .map(|d| (d.commit, d.visible))
                 .collect();
             Read {

@@ -94,10 +94,15 @@ pub fn apply(
             let Some(chain) = store.tables.get(table).and_then(|t| t.chain(*id)) else {
                 continue;
             };
-            if let Some(before) = chain.versions.last().map(|v| v.commit) {
+            let before = chain.versions.last().filter(|v| !v.perhaps && !replaced.perhaps);
+            if let Some(before) = before.map(|v| v.commit) {
                 order.remember(before, commit);
             }
-            store.push(*table, *id, Version::new(commit, replaced.row.clone()));
+            let version = Version {
+                perhaps: replaced.perhaps,
+                ..Version::new(commit, replaced.row.clone())
+            };
+            store.push(*table, *id, version);
             rows.push((*table, *id));
         }
         let entry = Entry {

@@ -98,6 +98,35 @@ impl Footprint {
         footprint
     }
 
+    /// What one of two runs of the same transaction reads or writes.
+    pub fn join(&mut self, other: Footprint) {
+        self.touches.extend(other.touches);
+        self.written.extend(other.written);
+        self.unseen.extend(other.unseen);
+        for step in other.writing {
+            if !self.writing.contains(&step) {
+                self.writing.push(step);
+            }
+        }
+        for table in other.wild {
+            if !self.wild.contains(&table) {
+                self.wild.push(table);
+            }
+        }
+        self.beyond_rows |= other.beyond_rows;
+        self.snapshot_done = self.snapshot_done.max(other.snapshot_done);
+        self.is_blind &= other.is_blind;
+    }
+
+    /// Nobody knows what it writes there.
+    pub fn run_wild(&mut self, tables: &[TableId]) {
+        for table in tables {
+            if !self.wild.contains(table) {
+                self.wild.push(*table);
+            }
+        }
+    }
+
     pub fn writes(&self) -> bool {
         !self.written.is_empty() || !self.unseen.is_empty() || !self.wild.is_empty() || self.beyond_rows
     }

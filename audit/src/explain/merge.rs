@@ -10,7 +10,7 @@ use crate::state::store::{Chain, Table, Version};
 use crate::state::{Row, RowId, TableId};
 use crate::trace::Nanos;
 use crate::value::Value;
-use crate::value::compare::same_cells;
+use crate::value::compare::{identical, same_cells};
 use crate::verdict::TxnId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -168,7 +168,8 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
                     .filter(|(table, id)| !same_chain(kept, &gone, *table, *id))
                     .collect();
                 for (table, id) in rows {
-                    forget_past(kept, table, id, until);
+                    let always = always(&[kept, &gone], table, id);
+                    forget_past(kept, table, id, until, always);
                 }
                 kept.order.forget_facts();
                 kept.uncertified.clear();
@@ -181,9 +182,36 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
     }
 }
 
-fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos) {
+/// What all versions of a row have in common in all worlds, if it was there all the time.
+fn always(worlds: &[&World], table: TableId, id: RowId) -> Option<Row> {
+    let mut common: Option<Vec<Value>> = None;
+    for world in worlds {
+        let chain = chain(world, table, id)?;
+        let first = chain.versions.first()?;
+        if first.commit >= world.order.settled() || first.since > 0 {
+            return None;
+        }
+        for version in &chain.versions {
+            let row = version.row.as_ref()?;
+            let known = common.get_or_insert_with(|| row.to_vec());
+            if known.len() != row.len() || version.rewrite {
+                return None;
+            }
+            for (cell, other) in known.iter_mut().zip(row.iter()) {
+                if identical(cell, other) != Some(true) {
+                    *cell = Value::Unknown;
+                }
+            }
+        }
+    }
+    let row: Row = common?.into();
+    // A row whose key has changed was found in other places.
+    worlds.first()?.store.key_of(table, &row).map(|_| row)
+}
+
+fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos, always: Option<Row>) {
     let kept: &mut Table = world.store.table_mut(table);
-    kept.blur(id, until);
+    kept.blur(id, until, always);
     kept.unsettle_row(id, until);
 }
 
@@ -239,7 +267,9 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
                 }
             }
         }
-        forget_past(first, table, id, until);
+        let all: Vec<&World> = std::iter::once(&*first).chain(others.iter()).collect();
+        let always = always(&all, table, id);
+        forget_past(first, table, id, until, always);
         let kept = first.store.table_mut(table);
         if is_open {
             kept.remove(id);

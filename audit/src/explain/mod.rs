@@ -477,7 +477,7 @@ impl Explainer {
     /// Applies a transaction that has more places than there is time for: what it and its rivals write is unknown.
     fn blend(&mut self, mut world: World, task: &Task, ahead: &Ahead<'_>) -> (World, Attempt) {
         let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-        let own = footprint::Footprint::new(&task.txn, &attempt, &world.store);
+        let own = world.reach(&task.txn, &task.rules, &task.session, &self.planner);
         let end = task.txn.end.window().done;
         let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
         for other in others {

@@ -8,7 +8,7 @@
 //! wrote what this one reads or writes. Two orders that nobody can tell apart are tried once.
 
 use super::footprint::Footprint;
-use super::run::{Attempt, is_statement_level, run, step_of};
+use super::run::{Attempt, is_statement_level, run};
 use super::session::SessionState;
 use super::world::{Explained, World};
 use super::{Ahead, Explainer, merge};
@@ -167,7 +167,7 @@ impl Explainer {
                     {
                         // What its other statements saw does not change what it wrote, nor is it certain.
                         all.found.iter_mut().for_each(|e| e.facts.clear());
-                        let matters = |point: PointId| writing.contains(&step_of(point));
+                        let matters = |point: PointId| writing.contains(&point.step());
                         if !chooser.borrow_mut().next_among(matters) {
                             all.complete = true;
                             break;
@@ -335,7 +335,10 @@ impl Explainer {
         let Some(attempt) = attempt else {
             return Some(Rivals::default());
         };
-        let own = Footprint::new(&task.txn, attempt, &world.store);
+        let own = match attempt.calls && unexplained.is_some() {
+            true => world.reach(&task.txn, &task.rules, &task.session, &self.planner),
+            false => Footprint::new(&task.txn, attempt, &world.store),
+        };
         let mut rivals = Vec::new();
         for other in others {
             let other = self.task(&other);

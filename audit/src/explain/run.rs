@@ -15,6 +15,7 @@ use crate::sql::{Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
+use crate::state::view::Focus;
 use crate::state::{Row, RowId, TableId, View};
 use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
@@ -100,8 +101,16 @@ pub struct Attempt {
     pub wrong_steps: Vec<usize>,
     /// Steps that wrote rows.
     pub wrote: Vec<usize>,
+    /// Where rows that it replaced were locked, if that was inside of a routine.
+    pub held: Vec<((TableId, RowId), PointId)>,
     /// Tables that it may have written, whether or not it is known what.
     pub may_have_written: Vec<TableId>,
+    /// Those in which rows may have come, gone, or got another key; and those of which other rows may have been
+    /// written, had something else been read.
+    pub may_have_moved: Vec<TableId>,
+    pub astray: Vec<TableId>,
+    /// It called routines that may write.
+    pub calls: bool,
     /// What it wrote in the end, for the certifier.
     pub written: Vec<crate::certify::Written>,
     /// Where the transaction's points lie.
@@ -116,12 +125,7 @@ pub struct Attempt {
 }
 
 /// The one snapshot of REPEATABLE READ and SERIALIZABLE.
-pub const SNAPSHOT: PointId = PointId(0);
-
-/// The step that a point belongs to, where every statement has its own.
-pub fn step_of(point: PointId) -> usize {
-    (point.0 as usize).saturating_sub(1) / 2
-}
+pub const SNAPSHOT: PointId = PointId::SNAPSHOT;
 
 /// Whether every statement has a snapshot of its own, or more than one.
 pub fn is_statement_level(rules: &LevelRules) -> bool {
@@ -153,7 +157,11 @@ pub fn run(
         wrong: None,
         wrong_steps: Vec::new(),
         wrote: Vec::new(),
+        held: Vec::new(),
         may_have_written: Vec::new(),
+        may_have_moved: Vec::new(),
+        astray: Vec::new(),
+        calls: false,
         written: Vec::new(),
         windows: Vec::new(),
         session: session.at(txn.id.number),
@@ -184,7 +192,17 @@ pub fn run(
                 continue;
             }
         }
-        run_step(at, step, rules, scene, chooser, &mut attempt, &mut snapshot);
+        let stays = matches!(txn.end, End::Committed(_));
+        run_step(
+            at,
+            step,
+            stays,
+            rules,
+            scene,
+            chooser,
+            &mut attempt,
+            &mut snapshot,
+        );
         if attempt.wrong.is_some() && !tolerant {
             break;
         }
@@ -218,9 +236,11 @@ fn follow(control: &Control, overlay: &mut Overlay, savepoints: &mut Vec<(String
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn run_step(
     at: usize,
     step: &Step,
+    stays: bool,
     rules: &LevelRules,
     scene: &Scene<'_>,
     chooser: &RefCell<Chooser>,
@@ -263,15 +283,11 @@ fn run_step(
     if !by_statement && !asked_for.reads_snapshot() && *snapshot == Some(seen.window) {
         *snapshot = None;
     }
-    let read_point = if by_statement {
-        PointId(2 * at as u32 + 1)
-    } else {
-        SNAPSHOT
-    };
-    let lock_point = PointId(2 * at as u32 + 2);
+    let read_point = if by_statement { PointId::read(at) } else { SNAPSHOT };
+    let lock_point = PointId::lock(at);
     let asked_before = chooser.borrow().decisions().len();
 
-    let (execution, change, providers) = {
+    let (execution, change, providers, held) = {
         let by_key = by_statement && planned.writes_by_key(&catalog);
         // A row that was written had been waited for; or else its newest version was in the snapshot.
         let waits = match rules.writes {
@@ -301,8 +317,14 @@ fn run_step(
                 .as_ref()
                 .filter(|_| eager || !by_statement)
                 .map(|(table, columns)| (*table, &columns[..])),
+            claims: stays && waits && succeeded,
             observed: &seen.outcome,
             shown: OnceCell::new(),
+            focus: RefCell::new(Focus {
+                columns: planned.columns_read.clone(),
+                ..Focus::default()
+            }),
+            claimed: RefCell::default(),
         };
         let read = match by_key {
             true => reader(lock_point, seen.window, true),
@@ -315,7 +337,8 @@ fn run_step(
             recheck: by_statement,
         };
         let (execution, change) = asked_for.perform(seen, &attempt.session, views);
-        (execution, change, read.providers.into_inner())
+        let providers = read.providers.into_inner();
+        (execution, change, providers, latest.claimed.into_inner())
     };
     attempt
         .session
@@ -379,9 +402,17 @@ fn run_step(
             attempt
                 .may_have_written
                 .extend(planned.touches.written.iter().copied());
+            attempt.may_have_moved.extend(&planned.touches.moved);
+            attempt.astray.extend(&planned.touches.astray);
+            attempt.calls |= planned.only_calls();
         }
         for effect in &effects {
             attempt.overlay.apply(effect, at);
+        }
+        for (place, point) in held {
+            if !attempt.held.iter().any(|(known, _)| *known == place) {
+                attempt.held.push((place, point));
+            }
         }
     }
     attempt.reads.push(StepReads {
@@ -420,7 +451,10 @@ fn hold(
         .overlay
         .tables
         .iter()
-        .flat_map(|(table, own)| own.replaced.iter().map(|(id, r)| (*table, *id, r.step)))
+        .flat_map(|(table, own)| {
+            let certain = own.replaced.iter().filter(|(_, r)| !r.perhaps);
+            certain.map(|(id, r)| (*table, *id, r.step))
+        })
         .collect();
     for (table, id, step) in held {
         if attempt.wrong.is_none() {
@@ -454,14 +488,16 @@ fn lock(
     let below = scene
         .hidden
         .and_then(|own| chain.versions.iter().position(|v| v.commit == own));
-    let newest = chain.versions[..below.unwrap_or(chain.versions.len())].last();
+    let below = &chain.versions[..below.unwrap_or(chain.versions.len())];
+    let newest = below.iter().rev().find(|v| !v.perhaps);
     let Some(newest) = newest.filter(|v| v.commit >= scene.order.settled()) else {
         return;
     };
     let Some(commit) = scene.order.get(newest.commit).filter(|c| !c.maybe) else {
         return;
     };
-    let lock_point = PointId(2 * at as u32 + 2);
+    let held = attempt.held.iter().find(|(place, _)| *place == (table, id));
+    let lock_point = held.map_or(PointId::lock(at), |(_, point)| *point);
     let snapshot = attempt
         .windows
         .iter()
@@ -556,8 +592,11 @@ fn teach(
                     unsure: Cell::default(),
                     eager: false,
                     held: None,
+                    claims: false,
                     observed: &seen.outcome,
                     shown: OnceCell::new(),
+                    focus: RefCell::default(),
+                    claimed: RefCell::default(),
                 }
                 .row(table, id);
                 if let Some(row) = row {

@@ -35,6 +35,9 @@ use std::sync::Arc;
 /// Commits that are remembered for the sake of tables that may be read again.
 const REMEMBERED_MAX: usize = 1_024;
 
+/// How many ways a routine may go until nobody knows what it does.
+const WAYS_MAX: usize = 16;
+
 /// Whether a row certainly has this key.
 fn is_row_of(row: &Row, columns: &[usize], key: &[Value]) -> bool {
     let cells: Option<Vec<Value>> = columns.iter().map(|c| row.get(*c).cloned()).collect();
@@ -137,9 +140,35 @@ impl World {
         if let Some(known) = self.footprints.get(&txn.id) {
             return known.clone();
         }
-        let attempt = self.run_anyway(txn, rules, session, planner);
-        let footprint = Arc::new(Footprint::new(txn, &attempt, &self.store));
+        let footprint = Arc::new(self.reach(txn, rules, session, planner));
         self.footprints.insert(txn.id, footprint.clone());
+        footprint
+    }
+
+    /// Where a transaction may read and write. What a routine does depends on what it finds: it is run on everything
+    /// that it can find here.
+    pub fn reach(
+        &self,
+        txn: &Transaction,
+        rules: &LevelRules,
+        session: &SessionState,
+        planner: &Planner,
+    ) -> Footprint {
+        let scene = self.scene(planner, None);
+        let chooser = RefCell::new(Chooser::default());
+        let attempt = run::run(txn, rules, &scene, session, &chooser, true);
+        let mut footprint = Footprint::new(txn, &attempt, &self.store);
+        if !attempt.calls {
+            return footprint;
+        }
+        for _ in 0..WAYS_MAX {
+            if !chooser.borrow_mut().next() {
+                return footprint;
+            }
+            let attempt = run::run(txn, rules, &scene, session, &chooser, true);
+            footprint.join(Footprint::new(txn, &attempt, &self.store));
+        }
+        footprint.run_wild(&attempt.may_have_written);
         footprint
     }
 
@@ -216,7 +245,11 @@ impl World {
         }
         let witness = Arc::new(witness());
         for d in facts {
-            let Some((_, window)) = attempt.windows.iter().find(|(p, _)| *p == d.point) else {
+            let Some((_, window)) = attempt
+                .windows
+                .iter()
+                .find(|(p, _)| *p == d.point || d.point.is_inside(*p))
+            else {
                 continue;
             };
             if d.visible {
@@ -248,6 +281,9 @@ impl World {
         written.sort();
         written.dedup();
         let catalog = self.store.catalog.clone();
+        for table in &attempt.astray {
+            self.store.lose(*table, until);
+        }
         let touches = attempt
             .reads
             .iter()
@@ -267,13 +303,22 @@ impl World {
                         let mut after = replaced.chain(own.inserted.values());
                         after.any(|row| is_row_of(row, columns, key))
                     });
-                    if unique && stays {
+                    // A routine may have done something else to it than what it is thought to have done.
+                    if unique && stays && !attempt.calls {
+                        continue;
+                    }
+                    let kept = self.store.table_mut(*table);
+                    if unique && !attempt.may_have_moved.contains(table) {
+                        // Whatever it did, whether there is such a row has not changed.
+                        for id in kept.candidates(columns, key) {
+                            kept.unlearn(id, columns);
+                            kept.unsettle_row(id, until);
+                        }
                         continue;
                     }
                     let told = own.is_some_and(|own| !own.replaced.is_empty());
-                    let kept = self.store.table_mut(*table);
                     kept.distrust(columns, key, until);
-                    if !told {
+                    if !told || attempt.calls {
                         for id in kept.candidates(columns, key) {
                             kept.unlearn(id, columns);
                             kept.unsettle_row(id, until);

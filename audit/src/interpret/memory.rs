@@ -76,7 +76,7 @@ impl Memory {
                     .rows
                     .insert(RowId(self.next), row.clone());
             }
-            Effect::Update { table, id, after, .. } => {
+            Effect::Update { table, id, after, .. } | Effect::Perhaps { table, id, after, .. } => {
                 self.tables
                     .entry(*table)
                     .or_default()

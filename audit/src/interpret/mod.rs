@@ -33,6 +33,7 @@ use crate::value::{Collation, Context, DateStyle, TimeZone, TypeOid, Value};
 use expect::{ExpectedRow, Group, Opening, Rows, Tag};
 use query::{Cutting, Output, OutputRow};
 use run::{Fault, Frame, Outcome, Run, Scope, Slot};
+use std::rc::Rc;
 use std::sync::Arc;
 use write::Written;
 
@@ -70,6 +71,14 @@ pub enum Effect {
         table: TableId,
         id: RowId,
         before: Row,
+        after: Row,
+    },
+    /// The row was updated, or left alone and not locked.
+    Perhaps {
+        table: TableId,
+        id: RowId,
+        before: Row,
+        /// What both ways have in common.
         after: Row,
     },
     Delete {
@@ -206,7 +215,10 @@ pub fn execute_told(
             };
         }
     };
-    let run = Run::new(planned, bound, views, context);
+    let mut run = Run::new(planned, bound, views, context);
+    if planned.only_calls() {
+        run.instants = Some(Rc::default());
+    }
     let nowhere = Frame::default();
     for constant in &planned.constants {
         // The server's planner computes constants first, even those that no row asks for.

@@ -105,6 +105,8 @@ pub(super) struct Run<'a> {
     footprint: RefCell<Footprint>,
     work: Cell<u64>,
     pub routine_depth: usize,
+    /// How many instants routines have taken so far; `None` where it is not known in which order they come.
+    pub instants: Option<Rc<Cell<u32>>>,
     /// Several parts of the statement write: what one does the others may meet, in an order of the server's choice.
     pub several_writers: bool,
     /// How many rows the statement wrote, if its answer says so.
@@ -141,6 +143,7 @@ impl<'a> Run<'a> {
             footprint: RefCell::default(),
             work: Cell::new(0),
             routine_depth: 0,
+            instants: None,
             several_writers: several_writers(&planned.kind),
             told: Cell::new(None),
         }

@@ -15,7 +15,41 @@ use crate::trace::{Nanos, Window};
 
 /// A snapshot or lock point of the transaction, in the order in which they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PointId(pub u32);
+pub struct PointId(u64);
+
+impl PointId {
+    /// The one snapshot of a transaction that has no more.
+    pub const SNAPSHOT: PointId = PointId(0);
+
+    /// Where a statement takes its snapshot.
+    pub fn read(step: usize) -> PointId {
+        PointId((step as u64 + 1) << 32)
+    }
+
+    /// Where it locks what it writes.
+    pub fn lock(step: usize) -> PointId {
+        PointId(((step as u64 + 1) << 32) | u64::from(u32::MAX))
+    }
+
+    /// The nth instant of a routine that the same statement calls.
+    pub fn inside(self, nth: u32) -> PointId {
+        match (nth, self) {
+            (0, _) | (_, PointId::SNAPSHOT) => self,
+            (nth, PointId(point)) => PointId((point >> 32 << 32) | u64::from(nth.min(u32::MAX - 1))),
+        }
+    }
+
+    /// Whether this is an instant of a routine that the statement of the other point calls.
+    pub fn is_inside(self, of: PointId) -> bool {
+        let nth = self.0 as u32;
+        nth != 0 && nth != u32::MAX && of != PointId::SNAPSHOT && self.0 >> 32 == of.0 >> 32
+    }
+
+    /// The step that a point belongs to, where every statement has its own.
+    pub fn step(self) -> usize {
+        (self.0 >> 32).saturating_sub(1) as usize
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {

@@ -6,12 +6,13 @@
 use crate::points::{CommitId, Order};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::store::{Chain, Store};
-use crate::state::view::{Knowledge, has_key};
+use crate::state::view::{Focus, Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::Nanos;
 use crate::value::Value;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Ids of rows that members of the case inserted.
@@ -68,12 +69,15 @@ pub struct Base<'a> {
 
 impl Base<'_> {
     fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
-        for version in chain.versions.iter().rev() {
+        for (at, version) in chain.versions.iter().enumerate().rev() {
             if self.members.contains(&version.commit) {
                 continue;
             }
             if version.since >= self.start && version.since > 0 {
-                return None;
+                match at.checked_sub(1).is_some_and(|below| chain.versions[below].vague) {
+                    true => continue,
+                    false => return None,
+                }
             }
             if version.commit < self.order.settled() {
                 return version.row.as_ref();
@@ -97,6 +101,30 @@ pub struct CaseView<'a> {
     pub own: &'a Overlay,
     /// Whose view it is.
     pub me: Me,
+    /// The later instants of the statement, if it has any.
+    pub instants: Option<Instants<'a>>,
+}
+
+/// What the statements of a routine see, one after the other.
+pub struct Instants<'a> {
+    /// As far as they have been taken.
+    pub taken: &'a [Rc<Delta>],
+    pub nth: Cell<u32>,
+    /// The first that was asked for and is not taken, or 0: what comes behind it is not what happened.
+    pub wanted: Cell<u32>,
+    /// Rows that were written.
+    pub held: RefCell<BTreeSet<(TableId, RowId)>>,
+}
+
+impl<'a> Instants<'a> {
+    pub fn new(taken: &'a [Rc<Delta>]) -> Instants<'a> {
+        Instants {
+            taken,
+            nth: Cell::default(),
+            wanted: Cell::default(),
+            held: RefCell::default(),
+        }
+    }
 }
 
 /// Who looks.
@@ -109,15 +137,33 @@ pub enum Me {
 }
 
 impl CaseView<'_> {
+    /// What is committed at the instant in focus.
+    fn delta(&self) -> &Delta {
+        let Some(instants) = &self.instants else {
+            return self.delta;
+        };
+        let nth = instants.nth.get();
+        match nth.checked_sub(1) {
+            None => self.delta,
+            Some(place) => {
+                if place as usize >= instants.taken.len() && instants.wanted.get() == 0 {
+                    instants.wanted.set(nth);
+                }
+                let last = instants.taken.get(place as usize).or(instants.taken.last());
+                last.map_or(self.delta, |delta| delta)
+            }
+        }
+    }
+
     fn is_havoc(&self, table: TableId) -> bool {
-        self.delta.havoc_everything
-            || self.delta.havoc.contains(&table)
+        self.delta().havoc_everything
+            || self.delta().havoc.contains(&table)
             || self.own.havoc_everything.is_some()
             || self.own.table(table).is_some_and(|o| o.havoc.is_some())
     }
 
     fn is_created(&self, table: TableId) -> bool {
-        (self.own.catalog.is_some() || self.delta.catalog.is_some())
+        (self.own.catalog.is_some() || self.delta().catalog.is_some())
             && self.base.store.catalog.table(table).is_none()
     }
 
@@ -128,7 +174,7 @@ impl CaseView<'_> {
         let emptied = own.is_some_and(|o| o.truncated);
         if !emptied {
             if let Some(kept) = self.base.store.tables.get(&table)
-                && !self.delta.truncated.contains(&table)
+                && !self.delta().truncated.contains(&table)
             {
                 let mut take = |id: RowId, chain: &Chain| {
                     if let Some(row) = self.base.visible(chain) {
@@ -148,7 +194,7 @@ impl CaseView<'_> {
             }
             let from = (table, RowId(0));
             for ((_, id), row) in self
-                .delta
+                .delta()
                 .rows
                 .range(from..)
                 .take_while(|((t, _), _)| *t == table)
@@ -176,8 +222,24 @@ impl CaseView<'_> {
 
 impl View for CaseView<'_> {
     fn catalog(&self) -> &Catalog {
-        let changed = self.own.catalog.as_deref().or(self.delta.catalog.as_deref());
+        let changed = self.own.catalog.as_deref().or(self.delta().catalog.as_deref());
         changed.unwrap_or(&self.base.store.catalog)
+    }
+
+    fn focus(&self, focus: Focus) -> Focus {
+        let before = self.instants.as_ref().map(|i| i.nth.replace(focus.nth));
+        Focus {
+            nth: before.unwrap_or(0),
+            ..Focus::default()
+        }
+    }
+
+    fn claimed(&self, table: TableId, id: RowId) {
+        if let Some(instants) = &self.instants
+            && instants.nth.get() as usize <= instants.taken.len()
+        {
+            instants.held.borrow_mut().insert((table, id));
+        }
     }
 
     fn knowledge(&self, table: TableId) -> Knowledge {
@@ -185,7 +247,7 @@ impl View for CaseView<'_> {
             return Knowledge::Partial;
         }
         if self.is_created(table)
-            || self.delta.truncated.contains(&table)
+            || self.delta().truncated.contains(&table)
             || self.own.table(table).is_some_and(|o| o.truncated)
         {
             return Knowledge::Complete;
@@ -224,9 +286,11 @@ impl View for CaseView<'_> {
         let is_late = |id: &RowId| {
             let chain = kept.and_then(|t| t.chain(*id));
             chain.is_some_and(|c| {
-                c.versions
+                let late = c
+                    .versions
                     .iter()
-                    .any(|v| v.since > 0 && v.since >= self.base.start)
+                    .any(|v| v.since > 0 && v.since >= self.base.start);
+                late && !c.versions.iter().any(|v| v.vague)
             })
         };
         self.knowledge(table) == Knowledge::Complete
@@ -261,10 +325,10 @@ impl View for CaseView<'_> {
         if own.is_some_and(|o| o.truncated) || self.is_havoc(table) {
             return None;
         }
-        if let Some(row) = self.delta.rows.get(&(table, id)) {
+        if let Some(row) = self.delta().rows.get(&(table, id)) {
             return row.clone();
         }
-        if self.delta.truncated.contains(&table) {
+        if self.delta().truncated.contains(&table) {
             return None;
         }
         let chain = self.base.store.tables.get(&table).and_then(|t| t.chain(id))?;

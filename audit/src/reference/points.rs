@@ -6,11 +6,12 @@
 //! writing statement; the end of a transaction is a point of its own. A point that only its own transaction can
 //! notice, such as that of a statement that reads, is taken as soon as it can be and agrees.
 
-use super::base::{CaseView, Delta, Me};
+use super::base::{CaseView, Delta, Instants, Me};
 use super::state;
 use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, plan};
 use crate::assemble::End;
 use crate::control::Control;
+use crate::explain::asked::Asked;
 use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
@@ -20,6 +21,7 @@ use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::Writes;
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Where one member stands.
@@ -31,6 +33,9 @@ pub(super) struct Walker {
     pub(super) session: SessionState,
     /// What its snapshot saw: of the statement, or of the whole transaction.
     pub(super) snapshot: Option<Rc<Delta>>,
+    /// What the statements of the routine that it is calling saw so far, and the rows that they hold.
+    pub(super) instants: Vec<Rc<Delta>>,
+    pub(super) held: BTreeSet<(TableId, RowId)>,
     pub(super) ended: bool,
 }
 
@@ -38,6 +43,15 @@ pub(super) struct Walker {
 enum Notice {
     Others,
     Nobody { fixed: bool },
+}
+
+/// What a statement comes to.
+struct Performed {
+    done: Done,
+    /// It calls a routine that comes to an instant which has not been taken yet.
+    wanted: Option<u32>,
+    /// Rows that the routine has written until then.
+    held: BTreeSet<(TableId, RowId)>,
 }
 
 struct Search<'a> {
@@ -59,6 +73,8 @@ pub fn decide(case: &Case<'_>) -> Decision {
             savepoints: Vec::new(),
             session: m.session.at(m.txn.id.number),
             snapshot: None,
+            instants: Vec::new(),
+            held: BTreeSet::new(),
             ended: false,
         })
         .collect();
@@ -170,10 +186,11 @@ impl Search<'_> {
             delta: committed,
             own: &walker.overlay,
             me: self.me(member),
+            instants: None,
         };
         let asked = plan(self.case, step, &walker.session, &view);
         let planned = &asked.prepared.planned;
-        if planned.may_write || locks_rows(planned) {
+        if planned.may_write || locks_rows(planned) || planned.only_calls() {
             return Notice::Others;
         }
         let by_statement = is_statement_level(&member.rules);
@@ -246,6 +263,7 @@ impl Search<'_> {
             delta: committed,
             own: &walker.overlay,
             me: self.me(member),
+            instants: None,
         };
         let asked = plan(self.case, step, &walker.session, &latest);
         let planned = &asked.prepared.planned;
@@ -259,24 +277,22 @@ impl Search<'_> {
             }
         }
         let snapshot = walker.snapshot.clone().unwrap_or_else(|| committed.clone());
+        let mut next = self.perform(at, walker, &asked, &snapshot, committed);
+        if let Some(wanted) = next.wanted {
+            // The routine goes on from here, up to where it takes the next instant.
+            walker.instants.resize(wanted as usize, committed.clone());
+            next = self.perform(at, walker, &asked, &snapshot, committed);
+            if next.wanted.is_some() {
+                walker.held = next.held;
+                return Some((walkers, committed.clone()));
+            }
+        }
+        let done = next.done;
         let Done {
             agrees,
             effects,
             change,
-        } = {
-            let read = CaseView {
-                base: &self.case.base,
-                delta: &snapshot,
-                own: &walker.overlay,
-                me: self.me(member),
-            };
-            let views = Views {
-                snapshot: &read,
-                latest: &latest,
-                recheck: by_statement,
-            };
-            execute(&asked, step, &walker.session, views)
-        };
+        } = done;
         if let Err(difference) = agrees {
             self.note(at, walker.step, difference);
             return None;
@@ -303,8 +319,46 @@ impl Search<'_> {
         if by_statement {
             walker.snapshot = None;
         }
+        walker.instants.clear();
+        walker.held.clear();
         walker.step += 1;
         Some((walkers, committed.clone()))
+    }
+
+    /// Runs the next statement of a member, as far as its instants have been taken.
+    fn perform(
+        &self,
+        at: usize,
+        walker: &Walker,
+        asked: &Asked,
+        snapshot: &Delta,
+        committed: &Delta,
+    ) -> Performed {
+        let member = &self.case.members[at];
+        let by_statement = is_statement_level(&member.rules);
+        let view = |delta, instants| CaseView {
+            base: &self.case.base,
+            delta,
+            own: &walker.overlay,
+            me: self.me(member),
+            instants,
+        };
+        let instants = || Instants::new(&walker.instants);
+        let read = view(snapshot, by_statement.then(instants));
+        let latest = view(committed, Some(instants()));
+        let views = Views {
+            snapshot: &read,
+            latest: &latest,
+            recheck: by_statement,
+        };
+        let done = execute(asked, &member.txn.steps[walker.step], &walker.session, views);
+        let wanted = |view: &CaseView<'_>| view.instants.as_ref().map(|i| i.wanted.get());
+        let missing = [wanted(&read), wanted(&latest)].into_iter().flatten();
+        Performed {
+            done,
+            wanted: missing.filter(|nth| *nth > 0).min(),
+            held: latest.instants.map(|i| i.held.into_inner()).unwrap_or_default(),
+        }
     }
 
     fn note(&mut self, member: usize, step: usize, difference: Difference) {
@@ -354,10 +408,11 @@ impl Search<'_> {
                 && commits
                 && own.tables.iter().any(|(table, written)| {
                     let held = walker.overlay.table(*table);
-                    written
-                        .replaced
-                        .keys()
-                        .any(|id| held.is_some_and(|h| h.replaced.contains_key(id)))
+                    let certain = written.replaced.iter().filter(|(_, r)| !r.perhaps);
+                    certain.map(|(id, _)| id).any(|id| {
+                        held.is_some_and(|h| h.replaced.get(id).is_some_and(|r| !r.perhaps))
+                            || walker.held.contains(&(*table, *id))
+                    })
                 })
         })
     }

@@ -117,6 +117,7 @@ impl Search<'_> {
                 delta: committed,
                 own: &overlay,
                 me: Me::Alone,
+                instants: None,
             };
             let asked = plan(self.case, step, &session, &view);
             let views = Views {

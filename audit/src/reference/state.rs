@@ -26,6 +26,12 @@ pub fn signature(walkers: &[Walker], committed: &Delta, now: Nanos) -> Option<(u
             if let Some(snapshot) = &walker.snapshot {
                 (delta(snapshot, seed), unchanged(snapshot, committed, seed)).hash(&mut hasher);
             }
+            for instant in &walker.instants {
+                delta(instant, seed).hash(&mut hasher);
+            }
+            for (table, id) in &walker.held {
+                one(*table, *id, None, committed, seed).hash(&mut hasher);
+            }
             overlay(&walker.overlay, committed, seed).hash(&mut hasher);
             for (name, saved) in &walker.savepoints {
                 (name, overlay(saved, committed, seed)).hash(&mut hasher);

@@ -298,6 +298,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         reasons: Vec::new(),
         tag: "",
         volatile: false,
+        columns_read: None,
         many_relations: false,
     }
 }

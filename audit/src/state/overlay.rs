@@ -20,6 +20,8 @@ pub struct Replaced {
     pub row: Option<Row>,
     /// The step that first wrote it: when that was done, the row was locked.
     pub step: usize,
+    /// It was written, or left alone: then it was not locked.
+    pub perhaps: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,8 +67,13 @@ impl Overlay {
                     .inserted
                     .insert(id, row.clone());
             }
-            Effect::Update { table, id, after, .. } => self.replace(*table, *id, Some(after.clone()), step),
-            Effect::Delete { table, id, .. } => self.replace(*table, *id, None, step),
+            Effect::Update { table, id, after, .. } => {
+                self.replace(*table, *id, Some(after.clone()), step, false)
+            }
+            Effect::Perhaps { table, id, after, .. } => {
+                self.replace(*table, *id, Some(after.clone()), step, true)
+            }
+            Effect::Delete { table, id, .. } => self.replace(*table, *id, None, step, false),
             Effect::Truncate { table } => {
                 let own = self.tables.entry(*table).or_default();
                 own.truncated = true;
@@ -86,7 +93,7 @@ impl Overlay {
         }
     }
 
-    fn replace(&mut self, table: TableId, id: RowId, row: Option<Row>, step: usize) {
+    fn replace(&mut self, table: TableId, id: RowId, row: Option<Row>, step: usize, perhaps: bool) {
         let own = self.tables.entry(table).or_default();
         if id.0 & OWN != 0 {
             match row {
@@ -97,8 +104,13 @@ impl Overlay {
         }
         own.replaced
             .entry(id)
-            .and_modify(|r| r.row = row.clone())
-            .or_insert(Replaced { row, step });
+            .and_modify(|r| {
+                r.row = row.clone();
+                if r.perhaps && !perhaps {
+                    (r.step, r.perhaps) = (step, false);
+                }
+            })
+            .or_insert(Replaced { row, step, perhaps });
     }
 
     /// Whether it left no row with this key.

@@ -9,11 +9,11 @@
 use super::index::Range;
 use super::overlay::{OWN, Overlay, OwnTable};
 use super::store::{Chain, Store, Table, Version};
-use super::view::{Knowledge, Reached, has_key};
+use super::view::{Focus, Knowledge, Reached, has_key};
 use super::{Catalog, Row, RowId, TableId, View};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::trace::{Outcome, Window};
-use crate::value::compare::total_order;
+use crate::value::compare::{identical, total_order};
 use crate::value::{Context, Key, Value, decode};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -38,52 +38,113 @@ pub struct Reader<'a> {
     /// The rows of this table that are found by these columns were written: their newest version must have been seen,
     /// if it can have been.
     pub held: Option<(TableId, &'a [usize])>,
+    /// What is claimed inside of a routine stays locked: its newest version must have been seen, too.
+    pub claims: bool,
     /// The answer that was observed, to guess well.
     pub observed: &'a Outcome,
     pub shown: OnceCell<Option<FxHashSet<Key>>>,
     /// A row was met that may have been anything at the time of the snapshot.
     pub unsure: Cell<bool>,
+    /// At which instant of its statement it is looked through, and for what.
+    pub focus: RefCell<Focus>,
+    /// Rows that were written, and at which instant.
+    pub claimed: RefCell<Vec<((TableId, RowId), PointId)>>,
 }
 
 impl Reader<'_> {
-    fn sees(&self, id: CommitId, rewrite: bool, held: bool, hint: impl FnOnce() -> Option<bool>) -> bool {
+    /// Whether a commit is seen, where the windows say so.
+    fn is_seen(&self, id: CommitId, rewrite: bool) -> Option<bool> {
         if self.hidden == Some(id) {
-            return false;
+            return Some(false);
         }
         if id < self.order.settled() {
-            return true;
+            return Some(true);
         }
         let Some(commit) = self.order.get(id) else {
-            return true;
+            return Some(true);
         };
-        let window = if rewrite { self.statement } else { self.window };
+        let window = self.window_of(rewrite);
         if commit.hi < window.sent {
-            return true;
+            return Some(true);
         }
-        if commit.lo > window.done {
-            return false;
-        }
+        (commit.lo > window.done).then_some(false)
+    }
+
+    fn window_of(&self, rewrite: bool) -> Window {
+        if rewrite { self.statement } else { self.window }
+    }
+
+    fn sees(&self, id: CommitId, rewrite: bool, must: bool, hint: impl FnOnce() -> Option<bool>) -> bool {
+        let window = self.window_of(rewrite);
+        let point = self.point.inside(self.focus.borrow().nth);
         let mut chooser = self.chooser.borrow_mut();
-        if held && !commit.maybe {
-            return chooser.require(self.order, id, self.point, window, true);
+        if must {
+            return chooser.require(self.order, id, point, window, true);
         }
-        chooser.decide(self.order, id, self.point, window, hint)
+        chooser.decide(self.order, id, point, window, hint)
+    }
+
+    /// Whether nothing that matters tells a version from the one below it.
+    fn looks_like(&self, table: TableId, version: &Version, below: Option<&Version>) -> bool {
+        let focus = self.focus.borrow();
+        let Some((_, columns)) = focus
+            .columns
+            .as_ref()
+            .and_then(|all| all.iter().find(|(t, _)| *t == table))
+        else {
+            return false;
+        };
+        let (Some(above), Some(below)) = (&version.row, below.and_then(|b| b.row.as_ref())) else {
+            return false;
+        };
+        !version.rewrite
+            && above.len() == below.len()
+            && columns.iter().all(|&c| match (above.get(c), below.get(c)) {
+                (Some(a), Some(b)) => identical(a, b) == Some(true),
+                _ => false,
+            })
     }
 
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
-    fn visible<'c>(&self, chain: &'c Chain) -> Option<&'c Row> {
-        self.newest_visible(chain, false)
+    fn visible<'c>(&self, table: TableId, chain: &'c Chain) -> Option<&'c Row> {
+        self.newest_visible(table, chain, false, false)
     }
 
-    /// The same; `held`: of a row that was written, so that the newest version must have been seen.
-    fn newest_visible<'c>(&self, chain: &'c Chain, held: bool) -> Option<&'c Row> {
+    /// The same; `held`: of a row that was written, so that the newest version must have been seen; `claimed`: of a row
+    /// that was written if it was there.
+    fn newest_visible<'c>(
+        &self,
+        table: TableId,
+        chain: &'c Chain,
+        held: bool,
+        claimed: bool,
+    ) -> Option<&'c Row> {
         for (at, version) in chain.versions.iter().enumerate().rev() {
+            let below = at.checked_sub(1).map(|below| &chain.versions[below]);
             if version.since > 0 && version.since >= self.window.sent {
-                self.unsure.set(true);
-                return None;
+                match below {
+                    // Whoever writes it comes after all that is kept of it.
+                    Some(below) if below.vague && (held || claimed) => {}
+                    Some(below) if below.vague => continue,
+                    _ => {
+                        self.unsure.set(true);
+                        return None;
+                    }
+                }
             }
-            let hint = || self.answer_shows(version, at.checked_sub(1).map(|below| &chain.versions[below]));
-            if self.sees(version.commit, version.rewrite, held, hint) {
+            let seen = match self.is_seen(version.commit, version.rewrite) {
+                Some(seen) => seen,
+                // Whichever it was, the answer is the same.
+                None if self.looks_like(table, version, below) => false,
+                None => {
+                    let stays = version.row.is_some() && below.is_some_and(|b| b.row.is_some());
+                    let in_doubt = version.perhaps || self.order.get(version.commit).is_some_and(|c| c.maybe);
+                    let must = (held || (claimed && stays)) && !in_doubt;
+                    let hint = || self.answer_shows(version, below);
+                    self.sees(version.commit, version.rewrite, must, hint)
+                }
+            };
+            if seen {
                 if version.commit >= self.order.settled() {
                     let mut providers = self.providers.borrow_mut();
                     if !providers.contains(&version.commit) {
@@ -187,6 +248,17 @@ impl View for Reader<'_> {
         self.own.catalog.as_deref().unwrap_or(&self.store.catalog)
     }
 
+    fn focus(&self, focus: Focus) -> Focus {
+        self.focus.replace(focus)
+    }
+
+    fn claimed(&self, table: TableId, id: RowId) {
+        let mut held = self.claimed.borrow_mut();
+        if !held.iter().any(|(known, _)| *known == (table, id)) {
+            held.push(((table, id), self.point.inside(self.focus.borrow().nth)));
+        }
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         if self.own.havoc_everything.is_some() {
             return Knowledge::Partial;
@@ -222,7 +294,7 @@ impl View for Reader<'_> {
                         }
                     }
                     None => {
-                        if let Some(row) = self.visible(chain)
+                        if let Some(row) = self.visible(table, chain)
                             && !own.is_some_and(|o| self.is_claimed(table, o, row))
                         {
                             each(id, row);
@@ -256,12 +328,17 @@ impl View for Reader<'_> {
             certain |= kept.knows(columns, key, self.window.sent) && !own.is_some_and(|o| o.unseen);
             self.unsure.set(false);
             let held = self.held == Some((table, columns));
+            let claimed = self.claims && {
+                let focus = self.focus.borrow();
+                let claims = focus.claims.as_ref();
+                claims.is_some_and(|(of, key)| *of == table && *key == columns)
+            };
             for id in kept.candidates(columns, key) {
                 let Some(chain) = kept.chain(id) else { continue };
                 if own.is_some_and(|o| o.replaced.contains_key(&id)) {
                     continue;
                 }
-                if let Some(row) = self.newest_visible(chain, held)
+                if let Some(row) = self.newest_visible(table, chain, held, claimed)
                     && !own.is_some_and(|o| self.is_claimed(table, o, row))
                     && has_key(row, columns, key)
                 {
@@ -320,7 +397,7 @@ impl View for Reader<'_> {
             if let Some(row) = kept
                 .chain(id)
                 .filter(|_| !is_own(id))
-                .and_then(|c| self.visible(c))
+                .and_then(|c| self.visible(table, c))
                 .filter(|row| !own.is_some_and(|o| self.is_claimed(table, o, row)))
                 && has_key(row, columns, key)
                 && (row.get(range.column).is_none_or(Value::is_unknown) || !is_key_known(row, columns))
@@ -346,7 +423,7 @@ impl View for Reader<'_> {
             if let Some(row) = kept
                 .chain(id)
                 .filter(|_| !is_own(id))
-                .and_then(|c| self.visible(c))
+                .and_then(|c| self.visible(table, c))
                 .filter(|row| !own.is_some_and(|o| self.is_claimed(table, o, row)))
                 && row
                     .get(range.column)
@@ -389,7 +466,7 @@ impl View for Reader<'_> {
         }
         self.table(table)
             .and_then(|t| t.chain(id))
-            .and_then(|c| self.visible(c))
+            .and_then(|c| self.visible(table, c))
             .cloned()
     }
 }

@@ -32,6 +32,10 @@ pub struct Version {
     pub rewrite: bool,
     /// Learned from an answer that arrived at this instant: snapshots before it may have seen anything.
     pub since: Nanos,
+    /// What all versions up to the next one have in common: nobody knows which of them a snapshot saw.
+    pub vague: bool,
+    /// Perhaps the row was left alone, and not locked.
+    pub perhaps: bool,
 }
 
 impl Version {
@@ -41,6 +45,8 @@ impl Version {
             row,
             rewrite: false,
             since: 0,
+            perhaps: false,
+            vague: false,
         }
     }
 }
@@ -466,7 +472,9 @@ impl Table {
 
     /// Rows that a snapshot taken at `sent` could not find here, although they may have been there.
     pub fn learned_since(&self, sent: Nanos) -> Vec<RowId> {
-        let late = |c: &Chain| c.versions.iter().any(|v| v.since > 0 && v.since >= sent);
+        let late = |c: &Chain| {
+            c.versions.iter().any(|v| v.since > 0 && v.since >= sent) && !c.versions.iter().any(|v| v.vague)
+        };
         let changed = self.chains.changed().filter(|(_, c)| late(c));
         changed.map(|(id, _)| RowId(id as u64)).collect()
     }
@@ -591,8 +599,9 @@ impl Table {
     }
 
     /// How the row came to be what it is does not matter any more, or is not known: only its newest version stays,
-    /// and snapshots from before `until` may have seen anything.
-    pub fn blur(&mut self, id: RowId, until: Nanos) {
+    /// and snapshots from before `until` may have seen anything, or, where the row was always there, something that
+    /// looks like `vague`.
+    pub fn blur(&mut self, id: RowId, until: Nanos, vague: Option<Row>) {
         if self.chain(id).is_none() {
             return;
         }
@@ -609,7 +618,19 @@ impl Table {
                 index.add(row, id);
             }
         }
-        self.blurred_until = self.blurred_until.max(until);
+        let chain = self.chains.get_mut(id.0 as usize);
+        match vague.filter(|_| newest.is_some()) {
+            None => self.blurred_until = self.blurred_until.max(until),
+            Some(row) => {
+                for index in self.indexes.get_mut() {
+                    index.add(&row, id);
+                }
+                chain.versions.push(Version {
+                    vague: true,
+                    ..Version::new(CommitId::INITIAL, Some(row))
+                });
+            }
+        }
         let version = Version {
             since: until,
             ..Version::new(CommitId::INITIAL, newest)
@@ -672,9 +693,13 @@ impl Table {
         let Some(chain) = self.chain(id) else {
             return 0;
         };
-        let Some(keep) = chain.versions.iter().rposition(|v| v.commit < settled) else {
+        let Some(mut keep) = chain.versions.iter().rposition(|v| v.commit < settled) else {
             return 0;
         };
+        if chain.versions[keep].since > 0 && keep > 0 && chain.versions[keep - 1].vague {
+            // Snapshots from before that have nothing else to look at.
+            keep -= 1;
+        }
         if keep == 0 && (chain.versions.len() > 1 || chain.versions[0].row.is_some()) {
             return 0;
         }

@@ -34,8 +34,31 @@ pub struct Reached {
     pub last: Option<Value>,
 }
 
+/// The columns of tables that a statement looks at; a table that is not listed matters as a whole.
+pub type Columns = Arc<[(TableId, Vec<usize>)]>;
+
+/// At which instant, and for the sake of what, a view is looked through.
+#[derive(Clone, Debug, Default)]
+pub struct Focus {
+    /// Which of the instants of its statement; statements inside of a routine have their own. 0: that of the
+    /// statement itself.
+    pub nth: u32,
+    /// The row that is found in this table by these columns is written or locked, whatever is in it.
+    pub claims: Option<(TableId, Vec<usize>)>,
+    /// `None`: everything matters.
+    pub columns: Option<Columns>,
+}
+
 pub trait View {
     fn catalog(&self) -> &Catalog;
+
+    /// From now on the view is looked through like this; returns how it was before.
+    fn focus(&self, _focus: Focus) -> Focus {
+        Focus::default()
+    }
+
+    /// A row that was there was written or deleted, at the instant in focus.
+    fn claimed(&self, _table: TableId, _id: RowId) {}
 
     fn knowledge(&self, table: TableId) -> Knowledge;
 

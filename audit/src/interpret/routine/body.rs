@@ -7,7 +7,7 @@ use crate::interpret::Views;
 use crate::interpret::run::{Fault, Outcome, Run};
 use crate::sql::plan::{Planned, Routine, Step};
 use crate::value::{Value, oid};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub(super) struct Body<'b, 'a> {
     /// What statements behind the first one that reads see.
     pub(super) later: Views<'b>,
     pub(super) reads: usize,
+    /// How many instants have passed; `None`: all statements share those of the one outside.
+    pub(super) instants: Option<Rc<Cell<u32>>>,
     pub(super) changes: Rc<RefCell<Changes>>,
     pub(super) variables: Vec<Value>,
     /// `None`: not known.

@@ -4,7 +4,7 @@ use super::OWN;
 use super::ended::common;
 use crate::interpret::Effect;
 use crate::interpret::run::{Fault, Outcome};
-use crate::state::view::Knowledge;
+use crate::state::view::{Focus, Knowledge};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::value::compare::same;
 use crate::value::{Collation, Value};
@@ -70,6 +70,40 @@ impl Changes {
                     after,
                 }));
             }
+            Effect::Perhaps {
+                table,
+                id,
+                before,
+                after,
+            } => {
+                let changed = self.tables.entry(table).or_default();
+                if let Some(own) = changed.inserted.get_mut(&id) {
+                    *own = after.clone();
+                    if let Some(place) = self.places.get(&(table, id)) {
+                        self.effects[*place] = Some(Effect::Insert { table, row: after });
+                    }
+                    return Ok(());
+                }
+                changed.replaced.insert(id, Some(after.clone()));
+                let is_locked = matches!(self.effect(table, id), Some(Effect::Update { .. }));
+                let before = self.first_version(table, id).unwrap_or(before);
+                let effect = match is_locked {
+                    true => Effect::Update {
+                        table,
+                        id,
+                        before,
+                        after,
+                    },
+                    false => Effect::Perhaps {
+                        table,
+                        id,
+                        before,
+                        after,
+                    },
+                };
+                self.places.insert((table, id), self.effects.len());
+                self.effects.push(Some(effect));
+            }
             Effect::Delete { table, id, before } => {
                 let changed = self.tables.entry(table).or_default();
                 if changed.inserted.remove(&id).is_some() {
@@ -100,7 +134,11 @@ impl Changes {
     pub(super) fn first_version(&mut self, table: TableId, id: RowId) -> Option<Row> {
         let place = *self.places.get(&(table, id))?;
         match self.effects[place].take() {
-            Some(Effect::Update { before, .. } | Effect::Delete { before, .. }) => Some(before),
+            Some(
+                Effect::Update { before, .. }
+                | Effect::Perhaps { before, .. }
+                | Effect::Delete { before, .. },
+            ) => Some(before),
             _ => None,
         }
     }
@@ -133,6 +171,43 @@ impl Changes {
                     );
                 }
                 (Some(Effect::Delete { .. }), Some(Effect::Delete { .. })) | (None, None) => {}
+                // One way left it alone, or may have.
+                (
+                    Some(Effect::Update { before, after: x, .. } | Effect::Perhaps { before, after: x, .. }),
+                    Some(Effect::Update { after: y, .. } | Effect::Perhaps { after: y, .. }),
+                ) => {
+                    let after = common(&x, &y);
+                    self.set(
+                        table,
+                        id,
+                        Effect::Perhaps {
+                            table,
+                            id,
+                            before,
+                            after,
+                        },
+                    );
+                }
+                (
+                    Some(Effect::Update { before, after, .. } | Effect::Perhaps { before, after, .. }),
+                    None,
+                )
+                | (
+                    None,
+                    Some(Effect::Update { before, after, .. } | Effect::Perhaps { before, after, .. }),
+                ) => {
+                    let after = common(&before, &after);
+                    self.set(
+                        table,
+                        id,
+                        Effect::Perhaps {
+                            table,
+                            id,
+                            before,
+                            after,
+                        },
+                    );
+                }
                 // Whether the row is there, or whether it is locked, is not known.
                 _ => lost.push(table),
             }
@@ -168,7 +243,7 @@ impl Changes {
             Effect::Insert { row, .. } => {
                 changed.inserted.insert(id, row.clone());
             }
-            Effect::Update { after, .. } => {
+            Effect::Update { after, .. } | Effect::Perhaps { after, .. } => {
                 changed.replaced.insert(id, Some(after.clone()));
             }
             _ => {}
@@ -196,6 +271,16 @@ pub(super) struct Layer<'a> {
 impl View for Layer<'_> {
     fn catalog(&self) -> &Catalog {
         self.base.catalog()
+    }
+
+    fn focus(&self, focus: Focus) -> Focus {
+        self.base.focus(focus)
+    }
+
+    fn claimed(&self, table: TableId, id: RowId) {
+        if id.0 & OWN == 0 {
+            self.base.claimed(table, id);
+        }
     }
 
     fn knowledge(&self, table: TableId) -> Knowledge {

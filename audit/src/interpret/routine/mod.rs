@@ -2,10 +2,11 @@
 //!
 //! Always true:
 //!   - a later statement of a routine sees what an earlier one wrote;
-//!   - under READ COMMITTED every statement of a routine may see a newer snapshot than the one before. What was
-//!     locked cannot have changed since, so one view of the newest state serves all writes, and one read of a
-//!     snapshot is the snapshot's. Beyond that the routine is run on the oldest and on the newest state that it can
-//!     see, and what differs is unknown.
+//!   - a STABLE or IMMUTABLE function sees the snapshot of the statement that calls it; in any other routine each
+//!     statement has an instant of its own, and under READ COMMITTED a snapshot of its own, one after the other;
+//!   - where a routine is called in the midst of a query it is not known when. What was locked cannot have changed
+//!     since, so one view of the newest state serves all writes, and one read of a snapshot is the snapshot's. Beyond
+//!     that the routine is run on the oldest and on the newest state that it can see, and what differs is unknown.
 
 mod body;
 mod statement;
@@ -96,6 +97,9 @@ impl Run<'_> {
             return Fault::unsure("routine_depth");
         }
         let views = self.views;
+        if self.instants.is_some() || !is_volatile(routine) {
+            return Ok(self.adopt(self.run_on(routine, arguments, views, views)?));
+        }
         let first = match self.run_on(routine, arguments.clone(), views, views) {
             // A newer snapshot may have been kinder.
             Err(Fault::Raised { .. }) if views.recheck && !self.is_quiet() => {
@@ -200,6 +204,7 @@ impl Run<'_> {
                 recheck: views.recheck,
             },
             reads: 0,
+            instants: self.instants.clone().filter(|_| is_volatile(routine)),
             changes: changes.clone(),
             variables: vec![Value::Null; routine.variables.len()],
             row_count: Some(0),
@@ -234,4 +239,9 @@ impl Run<'_> {
             reads,
         })
     }
+}
+
+/// Whether its statements take snapshots of their own.
+fn is_volatile(routine: &Routine) -> bool {
+    routine.function.as_ref().is_none_or(|f| f.volatility == 'v')
 }

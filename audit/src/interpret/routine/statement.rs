@@ -2,7 +2,9 @@
 
 use super::body::Body;
 use crate::interpret::run::{Fault, Outcome, Run};
+use crate::interpret::{Effect, Views};
 use crate::sql::plan::{Kind, Planned};
+use crate::state::view::Focus;
 use crate::value::compare::same;
 use crate::value::{self, CastKind, Collation, Value};
 use std::sync::Arc;
@@ -64,10 +66,14 @@ impl Body<'_, '_> {
             }
             Err(value::SqlError::NotModelled(reason)) => return Fault::unsure(reason),
         };
-        let views = if self.reads == 0 { self.views } else { self.later };
+        let mut views = if self.reads == 0 { self.views } else { self.later };
         self.reads += usize::from(reads_unlocked(planned));
+        let before = self.at_an_instant(planned, &mut views);
         let mut run = Run::new(planned, bound, views, self.run.context);
         run.routine_depth = self.run.routine_depth + 1;
+        if planned.only_calls() {
+            run.instants = self.instants.clone();
+        }
         let result = f(&run);
         for touch in run.take_footprint() {
             self.run.touch(touch);
@@ -81,14 +87,51 @@ impl Body<'_, '_> {
         for reason in run.reasons.take() {
             self.run.note(reason);
         }
-        let value = result?;
         let effects = run.effects.take();
         drop(run);
-        let mut changes = self.changes.borrow_mut();
-        for effect in effects {
-            changes.apply(effect, self.run.routine_depth as u64)?;
+        let applied = result.and_then(|value| {
+            let mut changes = self.changes.borrow_mut();
+            for effect in effects {
+                if let Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } = &effect {
+                    views.latest.claimed(*table, *id);
+                }
+                changes.apply(effect, self.run.routine_depth as u64)?;
+            }
+            Ok(value)
+        });
+        if let Some((snapshot, latest)) = before {
+            self.views.snapshot.focus(snapshot);
+            self.views.latest.focus(latest);
         }
-        Ok(value)
+        applied
+    }
+
+    /// A statement that looks at tables, or writes them, does so at an instant of its own. Returns how the views were
+    /// looked through before.
+    fn at_an_instant(&self, planned: &Planned, views: &mut Views<'_>) -> Option<(Focus, Focus)> {
+        let instants = self.instants.as_ref()?;
+        if planned.touches.read.is_empty() && planned.touches.written.is_empty() {
+            return None;
+        }
+        let nth = instants.get() + 1;
+        instants.set(nth + 1);
+        let catalog = views.latest.catalog();
+        let claims = planned.claims(catalog);
+        if claims.is_some() && views.recheck {
+            // It is a matter of one instant: when the row is locked.
+            views.snapshot = views.latest;
+        }
+        let read = Focus {
+            nth,
+            claims: None,
+            columns: planned.columns_read.clone(),
+        };
+        let lock = Focus {
+            nth: nth + 1,
+            claims,
+            columns: None,
+        };
+        Some((self.views.snapshot.focus(read), self.views.latest.focus(lock)))
     }
 
     /// The rows of a query in an order that is certain; `None` if they are not known.

@@ -19,6 +19,8 @@ mod option;
 mod utility;
 mod routine;
 mod visit;
+mod columns;
+mod reach;
 
 use super::plan::{Bind, BindCast, Cte, Expr, Kind, OutputColumn, Planned, Source, TableChecks, Touches};
 use super::planner::{SessionSettings, bare};
@@ -309,8 +311,15 @@ impl<'a> Analyzer<'a> {
             list.sort();
             list.dedup();
         }
+        let is_plain = self.reasons.is_empty() && !self.touches.writes_everything;
+        reach::reach(&kind, &mut self.touches, is_plain, self.catalog);
+        let columns_read = match self.reasons.is_empty() {
+            true => columns::columns_read(&kind, self.catalog),
+            false => None,
+        };
         Planned {
             shape: Arc::from(shape.text.as_str()),
+            columns_read,
             kind,
             parameter_types: self.parameter_types,
             binds: self.binds,

@@ -2,6 +2,7 @@
 //!
 //! SQL inside a routine is planned like any other; its variables are the parameters of those plans.
 
+use super::reach::astray;
 use super::{Analyzer, Result, Typed, embedded, strings_of, unmodelled};
 use crate::sql::plan::{Expr, Kind, OutputColumn, Planned, Routine, Step, Variable};
 use crate::state::catalog::Function;
@@ -231,6 +232,8 @@ impl Analyzer<'_> {
             }
         }
         let steps = builder.block(&body["action"])?;
+        let strays = astray(&steps, function.arguments.len());
+        self.touches.astray.extend(strays);
         let outputs = (0..function.arguments.len())
             .filter(|place| function.arguments[*place].mode == 'b')
             .collect();
@@ -488,6 +491,8 @@ impl Builder<'_, '_> {
         let touches = &mut self.analyzer.touches;
         touches.read.extend(&planned.touches.read);
         touches.written.extend(&planned.touches.written);
+        touches.moved.extend(&planned.touches.moved);
+        touches.astray.extend(&planned.touches.astray);
         touches.writes_everything |= planned.touches.writes_everything;
         touches.reads_everything |= planned.touches.reads_everything;
         self.analyzer.may_write |= planned.may_write;

@@ -55,6 +55,8 @@ pub struct Planned {
     pub reasons: Vec<String>,
     /// The command in its tag: `SELECT`, `INSERT 0`, `UPDATE` …
     pub tag: &'static str,
+    /// The columns that can change its answer, by table; `None`: all of them.
+    pub columns_read: Option<crate::state::view::Columns>,
     /// More than one relation is read.
     pub many_relations: bool,
     /// It calls volatile functions whose values only the answer tells.
@@ -102,40 +104,117 @@ impl Planned {
                 Some(at).filter(|_| written.by_nothing_else || !at_once)?
             }
         };
-        let table = catalog.table(table)?;
-        let is_own_parent = |key: &ForeignKey| catalog.storage(key.target) == table.storage;
-        (!table.foreign_keys.iter().any(is_own_parent)).then(|| (table.storage, columns.to_vec()))
+        held_by(table, columns, catalog)
+    }
+
+    /// The same for a statement that holds the row of a key if there is one: UPDATE, DELETE or FOR UPDATE.
+    pub fn claims(&self, catalog: &Catalog) -> Option<(TableId, Vec<usize>)> {
+        let written = self.written_key(catalog).or_else(|| self.locked_key(catalog))?;
+        match written.by_nothing_else {
+            true => held_by(written.table, written.columns, catalog),
+            false => None,
+        }
     }
 
     fn written_key(&self, catalog: &Catalog) -> Option<WrittenKey<'_>> {
-        let (table, select, ctes) = match &self.kind {
-            Kind::Update(update) => (update.table, &update.select, &update.ctes),
-            Kind::Delete(delete) => (delete.table, &delete.select, &delete.ctes),
-            _ => return None,
-        };
-        let Some(From::Scan(scan)) = &select.from else {
+        match &self.kind {
+            Kind::Update(update) if update.ctes.is_empty() => key_of(update.table, &update.select, catalog),
+            Kind::Delete(delete) if delete.ctes.is_empty() => key_of(delete.table, &delete.select, catalog),
+            _ => None,
+        }
+    }
+
+    fn locked_key(&self, catalog: &Catalog) -> Option<WrittenKey<'_>> {
+        let Kind::Select(query) = &self.kind else {
             return None;
         };
-        let Access::Lookup { columns, .. } = &scan.access else {
+        let Body::Select(select) = &query.body else {
             return None;
         };
-        let is_key_column = |expr: &Expr| matches!(expr, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize)));
-        let is_key = |condition: &Expr| match condition {
-            Expr::Equal { sides, .. } => is_key_column(&sides.0) || is_key_column(&sides.1),
+        let ([relation], [lock]) = (select.relations.as_slice(), select.locking.as_slice()) else {
+            return None;
+        };
+        let whole = query.ctes.is_empty() && query.limit.is_none() && query.offset.is_none();
+        match relation.source {
+            RelationSource::Table(table) if whole && lock.exclusive && !lock.skip_locked => {
+                key_of(table, select, catalog)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the routines that it calls have instants of their own, one after the other: then nothing but calls
+    /// happens in it.
+    pub fn only_calls(&self) -> bool {
+        match &self.kind {
+            Kind::Call { .. } | Kind::Do { .. } => true,
+            Kind::Select(query) => match &query.body {
+                Body::Select(select) => {
+                    query.ctes.is_empty()
+                        && select.from.is_none()
+                        && select.relations.is_empty()
+                        && select.filter.is_empty()
+                        && select.group.is_none()
+                        && select.targets.iter().any(calls)
+                        && select
+                            .targets
+                            .iter()
+                            .all(|target| calls(target) || is_flat(target))
+                }
+                _ => false,
+            },
             _ => false,
-        };
-        let unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
-        let by_nothing_else =
-            select.filter.is_empty() && scan.filter.len() == columns.len() && scan.filter.iter().all(is_key);
-        (unique && ctes.is_empty() && select.relations.len() == 1).then_some(WrittenKey {
-            table,
-            columns,
-            by_nothing_else,
-        })
+        }
     }
 }
 
-/// The unique key by which a statement finds the one row that it writes.
+/// Whether it is a call of a routine with plain arguments.
+fn calls(target: &Expr) -> bool {
+    matches!(target, Expr::Routine { arguments, .. } if arguments.iter().all(is_flat))
+}
+
+/// Whether it is a constant, a parameter or a part of one.
+fn is_flat(expr: &Expr) -> bool {
+    match expr {
+        Expr::Const(_) | Expr::Bound(_) => true,
+        Expr::Cast { argument, .. } => is_flat(argument),
+        Expr::Subscript { array, index } => is_flat(array) && is_flat(index),
+        Expr::Call { arguments, .. } => arguments.iter().all(is_flat),
+        _ => false,
+    }
+}
+
+/// The columns of a key, if nothing else that a write of the table looks at is found by them.
+fn held_by(table: TableId, columns: &[usize], catalog: &Catalog) -> Option<(TableId, Vec<usize>)> {
+    let table = catalog.table(table)?;
+    let is_own_parent = |key: &ForeignKey| catalog.storage(key.target) == table.storage;
+    (!table.foreign_keys.iter().any(is_own_parent)).then(|| (table.storage, columns.to_vec()))
+}
+
+/// The unique key by which a level finds one row.
+fn key_of<'p>(table: TableId, select: &'p Select, catalog: &Catalog) -> Option<WrittenKey<'p>> {
+    let Some(From::Scan(scan)) = &select.from else {
+        return None;
+    };
+    let Access::Lookup { columns, .. } = &scan.access else {
+        return None;
+    };
+    let is_key_column = |expr: &Expr| matches!(expr, Expr::Column { up: 0, column, .. } if columns.contains(&(*column as usize)));
+    let is_key = |condition: &Expr| match condition {
+        Expr::Equal { sides, .. } => is_key_column(&sides.0) || is_key_column(&sides.1),
+        _ => false,
+    };
+    let unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
+    let by_nothing_else =
+        select.filter.is_empty() && scan.filter.len() == columns.len() && scan.filter.iter().all(is_key);
+    (unique && select.relations.len() == 1).then_some(WrittenKey {
+        table,
+        columns,
+        by_nothing_else,
+    })
+}
+
+/// The unique key by which a statement finds the one row that it writes or locks.
 struct WrittenKey<'p> {
     table: TableId,
     columns: &'p [usize],
@@ -147,6 +226,10 @@ struct WrittenKey<'p> {
 pub struct Touches {
     pub read: Vec<TableId>,
     pub written: Vec<TableId>,
+    /// Those of them whose rows may come, go, or get another key.
+    pub moved: Vec<TableId>,
+    /// Those of them of which other rows may be written if something else is read before.
+    pub astray: Vec<TableId>,
     /// It may write anything: a call of an unknown function, a table that the catalog does not know …
     pub writes_everything: bool,
     pub reads_everything: bool,

@@ -85,3 +85,52 @@ pub enum Step {
     Rollback,
     Nothing,
 }
+
+impl Step {
+    /// The variables that it gives values to.
+    pub fn assigned(&self, variables: &mut Vec<usize>) {
+        match self {
+            Step::Assign { variable, .. } | Step::GetRowCount(variable) => variables.push(*variable),
+            Step::Run { into, .. } => variables.extend(into.iter().flatten()),
+            Step::ForRange { variable, also, .. } => {
+                variables.push(*variable);
+                variables.extend(also);
+            }
+            Step::ForQuery { targets, .. } => variables.extend(targets),
+            _ => {}
+        }
+        self.inside().for_each(|step| step.assigned(variables));
+    }
+
+    /// The statements that it runs.
+    pub fn statements<'s>(&'s self, statements: &mut Vec<&'s Arc<Planned>>) {
+        match self {
+            Step::Run { statement, .. } => statements.push(statement),
+            Step::ForQuery { query, .. } => statements.push(query),
+            Step::Assign { value, .. } | Step::Return(Some(value)) => statements.push(value),
+            Step::If { branches, .. } => statements.extend(branches.iter().map(|(condition, _)| condition)),
+            Step::While { condition, .. } => statements.push(condition),
+            _ => {}
+        }
+        self.inside().for_each(|step| step.statements(statements));
+    }
+
+    /// Whether the routine may end, or a loop be left, in it.
+    pub fn may_leave(&self) -> bool {
+        matches!(self, Step::Return(_) | Step::Exit { .. } | Step::Raise { .. })
+            || self.inside().any(Step::may_leave)
+    }
+
+    fn inside(&self) -> Box<dyn Iterator<Item = &Step> + '_> {
+        match self {
+            Step::If { branches, otherwise } => {
+                Box::new(branches.iter().flat_map(|(_, body)| body).chain(otherwise))
+            }
+            Step::Loop { body, .. }
+            | Step::While { body, .. }
+            | Step::ForRange { body, .. }
+            | Step::ForQuery { body, .. } => Box::new(body.iter()),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+}
