@@ -108,11 +108,8 @@ impl Footprint {
                 self.writing.push(step);
             }
         }
-        for table in other.wild {
-            if !self.wild.contains(&table) {
-                self.wild.push(table);
-            }
-        }
+        self.run_wild(&other.wild);
+        self.anything |= other.anything;
         self.beyond_rows |= other.beyond_rows;
         self.snapshot_done = self.snapshot_done.max(other.snapshot_done);
         self.is_blind &= other.is_blind;

@@ -218,9 +218,7 @@ impl Explainer {
         if rivals.is_empty() && ways.found.len() <= 1 {
             return match ways.found.pop() {
                 Some(way) => {
-                    alike
-                        .iter()
-                        .for_each(|other| world.share_windows(&task.txn, other));
+                    world.share_windows(&task.txn, &alike);
                     Placement::Placed(vec![self.adopt(world, task, way)])
                 }
                 None => nowhere(world, difference),
@@ -229,9 +227,7 @@ impl Explainer {
         self.births.remembers = true;
         for way in ways.found {
             let mut world = world.clone();
-            alike
-                .iter()
-                .for_each(|other| world.share_windows(&task.txn, other));
+            world.share_windows(&task.txn, &alike);
             placed.push(self.adopt(world, task, way));
         }
         let mut below = under.to_vec();

@@ -192,17 +192,7 @@ pub fn run(
                 continue;
             }
         }
-        let stays = matches!(txn.end, End::Committed(_));
-        run_step(
-            at,
-            step,
-            stays,
-            rules,
-            scene,
-            chooser,
-            &mut attempt,
-            &mut snapshot,
-        );
+        run_step(at, step, rules, scene, chooser, &mut attempt, &mut snapshot);
         if attempt.wrong.is_some() && !tolerant {
             break;
         }
@@ -236,11 +226,9 @@ fn follow(control: &Control, overlay: &mut Overlay, savepoints: &mut Vec<(String
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn run_step(
     at: usize,
     step: &Step,
-    stays: bool,
     rules: &LevelRules,
     scene: &Scene<'_>,
     chooser: &RefCell<Chooser>,
@@ -317,7 +305,7 @@ fn run_step(
                 .as_ref()
                 .filter(|_| eager || !by_statement)
                 .map(|(table, columns)| (*table, &columns[..])),
-            claims: stays && waits && succeeded,
+            claims: waits && succeeded,
             observed: &seen.outcome,
             shown: OnceCell::new(),
             focus: RefCell::new(Focus {

@@ -203,15 +203,17 @@ impl World {
         commit
     }
 
-    /// Two writers do the same, and `next` is placed after `first`: the first of them to commit did so no later than
+    /// Writers do the same as `first`, and are placed after it: of each two, the first to commit did so no later than
     /// either window ends, the second no earlier than either begins.
-    pub fn share_windows(&mut self, first: &Transaction, next: &Transaction) {
-        let window = |txn: &Transaction| *self.shared.get(&txn.id).unwrap_or(&txn.end.window());
-        let (a, b) = (window(first), window(next));
-        let earlier = Window::new(a.sent.min(b.sent), a.done.min(b.done));
-        let later = Window::new(a.sent.max(b.sent), a.done.max(b.done));
-        self.shared.insert(first.id, earlier);
-        self.shared.insert(next.id, later);
+    pub fn share_windows(&mut self, first: &Transaction, alike: &[Arc<Transaction>]) {
+        for next in alike {
+            let window = |txn: &Transaction| *self.shared.get(&txn.id).unwrap_or(&txn.end.window());
+            let (a, b) = (window(first), window(next));
+            let earlier = Window::new(a.sent.min(b.sent), a.done.min(b.done));
+            let later = Window::new(a.sent.max(b.sent), a.done.max(b.done));
+            self.shared.insert(first.id, earlier);
+            self.shared.insert(next.id, later);
+        }
     }
 
     /// Keeps what an explanation says about the order of commits, and what its answers taught.

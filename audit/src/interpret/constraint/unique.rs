@@ -2,7 +2,7 @@
 
 use super::{Batch, equal_on, key_values, single};
 use crate::interpret::run::{Fault, Outcome, Scope};
-use crate::sql::plan::{Expr, KeyCheck, TableChecks};
+use crate::sql::plan::{KeyCheck, TableChecks};
 use crate::state::catalog::{Table, UniqueKey};
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId};
@@ -45,12 +45,10 @@ impl Batch<'_, '_> {
             if !check.modelled || check.expressions.is_some() {
                 return Fault::unsure("unique_index_expression");
             }
-            if let Some(predicate) = &check.predicate {
-                match self.holds(predicate, row)? {
-                    Some(true) => {}
-                    Some(false) => continue,
-                    None => return Ok(Conflicts::Maybe),
-                }
+            match self.covers(check, row)? {
+                Some(true) => {}
+                Some(false) => continue,
+                None => return Ok(Conflicts::Maybe),
             }
             let Some(values) = key_values(row, &check.columns) else {
                 maybe = true;
@@ -93,14 +91,12 @@ impl Batch<'_, '_> {
                 if replaced.is_some_and(|replaced| replaced.contains(&id)) {
                     continue;
                 }
-                if let Some(predicate) = &check.predicate {
-                    match self.holds(predicate, &other)? {
-                        Some(true) => {}
-                        Some(false) => continue,
-                        None => {
-                            maybe = true;
-                            continue;
-                        }
+                match self.covers(check, &other)? {
+                    Some(true) => {}
+                    Some(false) => continue,
+                    None => {
+                        maybe = true;
+                        continue;
                     }
                 }
                 match equal_on(&other, &check.columns, &values) {
@@ -125,7 +121,11 @@ impl Batch<'_, '_> {
         })
     }
 
-    fn holds(&self, predicate: &Expr, row: &Row) -> Outcome<Option<bool>> {
+    /// Whether a row is one of those that the key is about: all of them, or those that its predicate accepts.
+    fn covers(&self, check: &KeyCheck, row: &Row) -> Outcome<Option<bool>> {
+        let Some(predicate) = &check.predicate else {
+            return Ok(Some(true));
+        };
         let frame = single(row.clone());
         let scope = Scope {
             frame: &frame,
@@ -236,14 +236,12 @@ impl Batch<'_, '_> {
             let Some(after) = &change.after else { continue };
             let kept =
                 check.expressions.is_none() && check.predicate.is_none() && change.keeps(&check.columns);
-            if let Some(predicate) = &check.predicate {
-                match self.holds(predicate, after)? {
-                    Some(true) => {}
-                    Some(false) => continue,
-                    None => {
-                        fails(errors, false);
-                        continue;
-                    }
+            match self.covers(check, after)? {
+                Some(true) => {}
+                Some(false) => continue,
+                None => {
+                    fails(errors, false);
+                    continue;
                 }
             }
             let values = match &check.expressions {
@@ -306,14 +304,12 @@ impl Batch<'_, '_> {
                 if change.id == Some(id) || replaced.is_some_and(|replaced| replaced.contains(&id)) {
                     continue;
                 }
-                if let Some(predicate) = &check.predicate {
-                    match self.holds(predicate, &other)? {
-                        Some(true) => {}
-                        Some(false) => continue,
-                        None => {
-                            fails(errors, false);
-                            continue;
-                        }
+                match self.covers(check, &other)? {
+                    Some(true) => {}
+                    Some(false) => continue,
+                    None => {
+                        fails(errors, false);
+                        continue;
                     }
                 }
                 let equal = match &check.expressions {

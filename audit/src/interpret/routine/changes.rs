@@ -52,15 +52,9 @@ impl Changes {
                 before,
                 after,
             } => {
-                let changed = self.tables.entry(table).or_default();
-                if let Some(own) = changed.inserted.get_mut(&id) {
-                    *own = after.clone();
-                    if let Some(place) = self.places.get(&(table, id)) {
-                        self.effects[*place] = Some(Effect::Insert { table, row: after });
-                    }
+                if self.rewrites_own(table, id, &after) {
                     return Ok(());
                 }
-                changed.replaced.insert(id, Some(after.clone()));
                 let before = self.first_version(table, id).unwrap_or(before);
                 self.places.insert((table, id), self.effects.len());
                 self.effects.push(Some(Effect::Update {
@@ -76,15 +70,9 @@ impl Changes {
                 before,
                 after,
             } => {
-                let changed = self.tables.entry(table).or_default();
-                if let Some(own) = changed.inserted.get_mut(&id) {
-                    *own = after.clone();
-                    if let Some(place) = self.places.get(&(table, id)) {
-                        self.effects[*place] = Some(Effect::Insert { table, row: after });
-                    }
+                if self.rewrites_own(table, id, &after) {
                     return Ok(());
                 }
-                changed.replaced.insert(id, Some(after.clone()));
                 let is_locked = matches!(self.effect(table, id), Some(Effect::Update { .. }));
                 let before = self.first_version(table, id).unwrap_or(before);
                 let effect = match is_locked {
@@ -128,6 +116,21 @@ impl Changes {
             _ => return Fault::unsure("routine_effect"),
         }
         Ok(())
+    }
+
+    /// A row gets new contents. Whether it was inserted here: then it is only inserted otherwise.
+    fn rewrites_own(&mut self, table: TableId, id: RowId, after: &Row) -> bool {
+        let changed = self.tables.entry(table).or_default();
+        let Some(own) = changed.inserted.get_mut(&id) else {
+            changed.replaced.insert(id, Some(after.clone()));
+            return false;
+        };
+        *own = after.clone();
+        if let Some(place) = self.places.get(&(table, id)) {
+            let row = after.clone();
+            self.effects[*place] = Some(Effect::Insert { table, row });
+        }
+        true
     }
 
     /// Several changes of one row count as one: takes back the earlier one and tells what it started from.

@@ -27,6 +27,31 @@ pub struct Select {
     pub origins: Arc<[Option<(u16, u16)>]>,
 }
 
+impl Select {
+    /// Finds the rows that a statement writes: nothing is grouped, nothing is answered.
+    pub fn of_rows(
+        relations: Vec<Relation>,
+        from: From,
+        filter: Vec<Expr>,
+        recheck: Vec<Expr>,
+        recheckable: bool,
+    ) -> Select {
+        Select {
+            relations,
+            from: Some(from),
+            filter,
+            recheck,
+            recheckable,
+            group: None,
+            windows: Vec::new(),
+            targets: Vec::new(),
+            distinct: Distinct::No,
+            locking: Vec::new(),
+            origins: Arc::from([]),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Distinct {
     No,

@@ -2,7 +2,7 @@
 
 use crate::sql::analyze::from::Tree;
 use crate::sql::analyze::{Analyzer, Level, Result, unmodelled};
-use crate::sql::plan::{Distinct, Expr, Merge, MergeAction, MergeWhen, Relation, RelationSource, Select};
+use crate::sql::plan::{Expr, Merge, MergeAction, MergeWhen, Relation, RelationSource, Select};
 use crate::state::catalog::Table;
 use crate::value::{CastKind, oid};
 use pg_query::NodeEnum;
@@ -82,19 +82,7 @@ impl Analyzer<'_> {
         let recheck = on.clone();
         let tree = Tree::Left(Box::new(source), Box::new(target), on);
         let (from, filter) = self.plan_joins(tree, Vec::new(), &[], &relations);
-        let select = Select {
-            relations,
-            from: Some(from),
-            filter,
-            recheck,
-            recheckable: true,
-            group: None,
-            windows: Vec::new(),
-            targets: Vec::new(),
-            distinct: Distinct::No,
-            locking: Vec::new(),
-            origins: Arc::from([]),
-        };
+        let select = Select::of_rows(relations, from, filter, recheck, true);
         Ok(Merge {
             ctes: Vec::new(),
             table: table.id,

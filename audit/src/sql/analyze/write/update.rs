@@ -3,7 +3,7 @@
 use crate::sql::analyze::from::Tree;
 use crate::sql::analyze::select::collect_recheck;
 use crate::sql::analyze::{Analyzer, Level, Result, unmodelled};
-use crate::sql::plan::{Delete, Distinct, Select, Update};
+use crate::sql::plan::{Delete, Select, Update};
 use crate::state::catalog::Table;
 use pg_query::Node;
 use pg_query::protobuf as pg;
@@ -100,19 +100,7 @@ impl Analyzer<'_> {
         let recheckable = collect_recheck(&tree, &mut recheck);
         recheck.extend(conditions.iter().cloned());
         let (from, filter) = self.plan_joins(tree, conditions, &[], &relations);
-        let select = Select {
-            relations,
-            from: Some(from),
-            filter,
-            recheck,
-            recheckable,
-            group: None,
-            windows: Vec::new(),
-            targets: Vec::new(),
-            distinct: Distinct::No,
-            locking: Vec::new(),
-            origins: Arc::from([]),
-        };
+        let select = Select::of_rows(relations, from, filter, recheck, recheckable);
         Ok((select, extra))
     }
 }
