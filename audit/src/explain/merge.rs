@@ -97,7 +97,8 @@ where
         while other < all.len() {
             if is_twin(world(&all[at]), world(&all[other])) {
                 let differ = !world(&all[at]).order.same_facts(&world(&all[other]).order);
-                all.remove(other);
+                let mut gone = all.remove(other);
+                all[at].world_mut().inherit(gone.world_mut());
                 if differ {
                     all[at].world_mut().order.forget_facts();
                 }
@@ -135,8 +136,65 @@ pub fn reduce(worlds: &mut Vec<World>, until: Nanos) {
         blur(worlds, until);
     }
     if worlds.len() > WORLDS_MAX {
-        collapse(worlds, until);
+        thin(worlds, WORLDS_MAX / 4, until);
     }
+}
+
+/// Worlds become one, two by two and those first that differ least, until there are no more than `most`: what is
+/// independent of each other is not forgotten together.
+pub fn thin(worlds: &mut Vec<World>, most: usize, until: Nanos) {
+    let mut apart: Vec<Vec<usize>> = Vec::new();
+    for (at, world) in worlds.iter().enumerate() {
+        apart.push(worlds[..at].iter().map(|other| distance(world, other)).collect());
+    }
+    while worlds.len() > most.max(1) {
+        let pairs = apart.iter().enumerate().flat_map(|(b, row)| {
+            let pair = move |(a, distance): (usize, &usize)| (*distance, a, b);
+            row.iter().enumerate().map(pair)
+        });
+        let Some((_, a, b)) = pairs.min() else { return };
+        let mut pair: Vec<World> = worlds.splice(b..=b, None).collect();
+        let mut waiting = std::mem::take(&mut worlds[a].waiting);
+        waiting.extend(
+            pair[0]
+                .waiting
+                .iter()
+                .filter(|id| !waiting.contains(id))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+        pair.splice(0..0, worlds.splice(a..=a, None));
+        collapse(&mut pair, until);
+        for mut world in pair {
+            // It can still be asked whether it explains them.
+            world.waiting = std::mem::take(&mut waiting);
+            worlds.insert(a, world);
+        }
+        apart.remove(b);
+        apart.iter_mut().filter(|row| row.len() > b).for_each(|row| {
+            row.remove(b);
+        });
+        for other in 0..worlds.len() {
+            let (low, high) = (other.min(a), other.max(a));
+            if low < high {
+                apart[high][low] = distance(&worlds[high], &worlds[low]);
+            }
+        }
+    }
+}
+
+/// How much becomes unknown when two worlds become one.
+fn distance(a: &World, b: &World) -> usize {
+    let rows = touched(a, b).filter(|(table, id)| !same_chain(a, b, *table, *id));
+    let forgotten: usize = rows
+        .map(
+            |(table, id)| match same_row(newest(a, table, id), newest(b, table, id)) {
+                true => 1,
+                false => 4,
+            },
+        )
+        .sum();
+    forgotten + 16 * names(a).symmetric_difference(&names(b)).count()
 }
 
 /// Rows that are the same in all worlds by now need not be compared again.
@@ -171,6 +229,7 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
                     let always = always(&[kept, &gone], table, id);
                     forget_past(kept, table, id, until, always);
                 }
+                kept.inherit(&gone);
                 kept.order.forget_facts();
                 kept.uncertified.clear();
                 kept.footprints.clear();
@@ -236,6 +295,7 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
         ahead_of_some.extend(names(first).symmetric_difference(&names(other)).copied());
         blended.extend(other.blended.iter().copied());
     }
+    others.iter().for_each(|other| first.inherit(other));
     // Under which keys; `None` if a row has none.
     let guessed: Vec<(TableId, Option<Vec<Place>>)> = rows
         .iter()

@@ -125,6 +125,8 @@ pub struct Explainer {
     catalog: Arc<Catalog>,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
+    /// When the last of those had ended that called a routine which may write.
+    called_at: Nanos,
     /// What happened before this is forgotten.
     collected: Nanos,
     /// How many worlds beside the first there were at the last garbage collections, all in all.
@@ -137,6 +139,9 @@ const REREAD_NS_MAX: Nanos = 10_000_000_000;
 /// Worlds beside the first, summed over garbage collections, after which those that nobody has told apart become one:
 /// two are kept for long, many for a short time. Twice as much while somebody's place differs among them.
 const APART_MAX: usize = 16;
+
+/// With more worlds than this, only orders that change what is found in the end make another one.
+const EAGER_WORLDS_MAX: usize = 4;
 
 /// Rolled back transactions that are remembered, to name what saw their writes.
 const ABORTED_MAX: usize = 32;
@@ -154,6 +159,7 @@ impl Explainer {
             aborted: VecDeque::new(),
             catalog: Arc::new(Catalog::default()),
             busy_until: 0,
+            called_at: 0,
             collected: 0,
             apart: 0,
         }
@@ -349,7 +355,10 @@ impl Explainer {
         if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
             self.become_one();
         }
-        let mut budget = Budget::default();
+        let mut budget = match self.worlds.len() > EAGER_WORLDS_MAX {
+            true => Budget::lazy(),
+            false => Budget::default(),
+        };
         let mut kept: Vec<World> = Vec::new();
         let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
         let mut explained: Option<Arc<Explained>> = None;
@@ -362,7 +371,11 @@ impl Explainer {
                 kept.push(world);
                 continue;
             }
-            match self.place(world, &task, ahead, &mut budget, &[]) {
+            let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
+            if let Placement::GivenUp(world) = placement {
+                placement = self.place(world, &task, ahead, &mut Budget::lazy(), &[]);
+            }
+            match placement {
                 Placement::Placed(all) => {
                     for (mut world, done) in all {
                         world.uncertified.push(done.clone());
@@ -422,8 +435,24 @@ impl Explainer {
             self.wait(task, explained, None, until, open);
             return Fate::Deferred;
         }
+        // Those that cannot be relied on are kept, whoever else explains it.
+        let mut undecided = None;
+        let mut reliable = Vec::new();
+        for (mut world, difference, step) in refuted {
+            let own = world.footprint(txn, &task.rules, &task.session, &self.planner);
+            let accused = fate.is_none() && without_effect;
+            if !accused && world.may_be_otherwise(txn, &own) {
+                let (world, attempt) = self.blend(world, task, ahead);
+                undecided.get_or_insert(attempt);
+                kept.push(world);
+            } else {
+                reliable.push((world, difference, step));
+            }
+        }
+        let refuted = reliable;
+        let fate = fate.or(undecided.map(|attempt| Fate::Unknown(Box::new(attempt), "too_many_orders")));
         if let Some(fate) = fate {
-            // Another world explains it: these are not what happened.
+            // Another world may explain it: these are not what happened.
             return fate;
         }
         let (_, difference, step) = &refuted[0];
@@ -519,6 +548,9 @@ impl Explainer {
             (Fate::Deferred, accused) => accused.map(|a| &a.attempt),
         };
         if let Some(attempt) = attempt {
+            if attempt.calls {
+                self.called_at = self.busy_until;
+            }
             let (running, lasting) = (&attempt.session, &attempt.lasting);
             let ended = task
                 .session
@@ -659,8 +691,11 @@ impl Explainer {
                 }))
             }
         };
-        if kept.is_empty() {
-            kept.extend(refuted.into_iter().map(|(w, ..)| w).take(1));
+        for (mut world, ..) in refuted {
+            let own = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
+            if kept.is_empty() || world.may_be_otherwise(&task.txn, &own) {
+                kept.push(world);
+            }
         }
         self.worlds = kept;
         fate
@@ -735,7 +770,14 @@ impl Explainer {
         if self.apart > if is_calm { APART_MAX } else { 2 * APART_MAX } {
             // Nobody asks how it was: then it need not be known.
             self.apart = 0;
-            self.become_one();
+            if self.called_at >= horizon {
+                // What a routine wrote is seldom told by any answer: more of it is kept.
+                let half = self.worlds.len() / 2;
+                merge::thin(&mut self.worlds, half, self.busy_until);
+                self.alone();
+            } else {
+                self.become_one();
+            }
         }
     }
 }

@@ -10,7 +10,7 @@
 use super::footprint::Footprint;
 use super::run::{Attempt, is_statement_level, run};
 use super::session::SessionState;
-use super::world::{Explained, World};
+use super::world::{Explained, Taken, World};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::control::Control;
@@ -27,11 +27,13 @@ use std::sync::Arc;
 /// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
 const ATTEMPTS_MAX: usize = 128;
 /// How many explanations are looked at, to learn what they have in common.
-const ALTERNATIVES_MAX: usize = 16;
+const ALTERNATIVES_MAX: usize = 64;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
 /// How many others are placed before one transaction.
 const DETOURS_MAX: usize = 48;
+/// After so many detours writers that change the same in any order are taken in one, whoever looks on.
+const EAGER_DETOURS_MAX: usize = 8;
 /// How many runs, of itself and of others, one transaction is worth in all worlds together.
 const RUNS_MAX: usize = 384;
 
@@ -39,6 +41,8 @@ const RUNS_MAX: usize = 384;
 pub struct Budget {
     detours: usize,
     runs: usize,
+    /// Writers of which only somebody in between can tell who came first are taken in one order, from the start.
+    lazy: bool,
 }
 
 impl Default for Budget {
@@ -46,6 +50,21 @@ impl Default for Budget {
         Budget {
             detours: DETOURS_MAX,
             runs: RUNS_MAX,
+            lazy: false,
+        }
+    }
+}
+
+impl Budget {
+    fn is_lazy(&self) -> bool {
+        self.lazy || self.detours + EAGER_DETOURS_MAX < DETOURS_MAX
+    }
+
+    /// For a second look, with fewer orders.
+    pub fn lazy() -> Budget {
+        Budget {
+            lazy: true,
+            ..Budget::default()
         }
     }
 }
@@ -335,6 +354,7 @@ impl Explainer {
             true => world.reach(&task.txn, &task.rules, &task.session, &self.planner),
             false => Footprint::new(&task.txn, attempt, &world.store),
         };
+        let own = Arc::new(own);
         let mut rivals = Vec::new();
         for other in others {
             let other = self.task(&other);
@@ -371,6 +391,11 @@ impl Explainer {
                 // Whoever looks in between sees the same.
                 Pair::Same => found.alike.push(rival.txn),
                 Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
+                Pair::Commuting if budget.is_lazy() => {
+                    let until = task.txn.end.window().done.max(rival.txn.end.window().done);
+                    let both = [own.clone(), footprint].map(|written| Taken { written, until });
+                    world.taken.extend(both);
+                }
                 _ if found.rivals.len() == RIVALS_MAX => return None,
                 _ => found.rivals.push(rival),
             }

@@ -52,6 +52,15 @@ pub struct Explained {
     pub decisions: Vec<Decision>,
 }
 
+/// What was written by one of two whose order only somebody in between could tell: one order was taken, and whoever
+/// is not explained by it may be explained by the other.
+#[derive(Clone)]
+pub struct Taken {
+    pub written: Arc<Footprint>,
+    /// When both had ended.
+    pub until: Nanos,
+}
+
 #[derive(Clone)]
 pub struct World {
     pub store: Store,
@@ -65,6 +74,8 @@ pub struct World {
     /// Where the places of writers lie that do the same as others at the same time: nobody can tell them apart, so
     /// they have shared out their windows, the earlier place the earlier bounds.
     pub shared: FxHashMap<TxnId, Window>,
+    /// Writers that were taken in one order of several.
+    pub taken: Vec<Taken>,
     /// What the certifier has not seen yet.
     pub uncertified: Vec<Arc<Explained>>,
     /// Rows written since there is more than one world.
@@ -82,6 +93,7 @@ impl World {
             waiting: Vec::new(),
             blended: Vec::new(),
             shared: FxHashMap::default(),
+            taken: Vec::new(),
             uncertified: Vec::new(),
             changed: BTreeSet::new(),
             footprints: FxHashMap::default(),
@@ -105,6 +117,22 @@ impl World {
             order: &self.order,
             planner,
             hidden,
+        }
+    }
+
+    /// Whether another order of those that were taken in one order may explain what is not explained here.
+    pub fn may_be_otherwise(&self, txn: &Transaction, own: &Footprint) -> bool {
+        let mut taken = self.taken.iter().filter(|t| t.until >= txn.sent());
+        taken.any(|t| own.depends_on(txn, &t.written, 0, false))
+    }
+
+    /// What has to be remembered of a world that is given up for this one.
+    pub fn inherit(&mut self, other: &World) {
+        let is_known = |t: &Taken, all: &[Taken]| all.iter().any(|own| Arc::ptr_eq(&own.written, &t.written));
+        for taken in &other.taken {
+            if !is_known(taken, &self.taken) {
+                self.taken.push(taken.clone());
+            }
         }
     }
 
@@ -453,6 +481,7 @@ impl World {
 
     /// Forgets what no snapshot from `horizon` on can ask for.
     pub fn collect(&mut self, horizon: Nanos) {
+        self.taken.retain(|t| t.until >= horizon);
         let mut settled = Vec::new();
         self.order
             .settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
