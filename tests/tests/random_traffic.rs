@@ -70,7 +70,10 @@ fn a_correct_server_is_never_accused() {
     let transactions: u64 = threads.into_iter().map(|t| t.join().expect("a client")).sum();
     drop(setup);
     let summary = proxy.stop().summary();
-    println!("seed {seed}: {transactions} transactions sent");
+    println!(
+        "seed {seed}: {transactions} transactions sent, {:?}",
+        random::Features::of(seed)
+    );
     tell(&summary);
     if !summary.violations.is_empty() {
         println!(

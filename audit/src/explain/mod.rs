@@ -29,9 +29,9 @@ use crate::points::CommitId;
 use crate::reference::Member;
 use crate::sequence::{Key, Sequencer, key_of};
 use crate::sql::Planner;
-use crate::state::Catalog;
 use crate::state::store::Table;
 use crate::state::view::Knowledge;
+use crate::state::{Catalog, TableId};
 use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
@@ -239,7 +239,30 @@ impl Explainer {
 
     /// Nothing more will come of this session.
     pub fn end_session(&mut self, session: SessionId) {
-        self.sessions.remove(&session);
+        let Some(gone) = self.sessions.remove(&session) else {
+            return;
+        };
+        let version = self.catalog.version();
+        let mut temporary = self.catalog.tables();
+        temporary.retain(|table| table.schema == *gone.settings.temporary);
+        let same = self
+            .worlds
+            .iter()
+            .all(|world| world.store.catalog.version() == version);
+        if temporary.is_empty() || !same {
+            return;
+        }
+        let ids: Vec<TableId> = temporary.iter().map(|table| table.id).collect();
+        let catalog = self
+            .catalog
+            .with(|editor| ids.iter().for_each(|id| editor.drop_table(*id)));
+        let catalog = Arc::new(catalog);
+        for world in &mut self.worlds {
+            world.store.catalog = catalog.clone();
+            ids.iter().for_each(|id| drop(world.store.tables.remove(id)));
+            world.footprints.clear();
+        }
+        self.refresh();
     }
 
     /// What a session has set since it began is not known any more; `None`: of all sessions.

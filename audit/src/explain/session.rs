@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::interpret::{self, Portals};
 use crate::sql::{Kind, SessionSettings};
 use crate::state::Catalog;
-use crate::state::catalog::ANYWHERE;
+use crate::state::catalog::{ANYWHERE, TEMPORARY};
 use crate::trace::{Outcome, SessionFacts};
 use crate::value::{Context, Value};
 use rustc_hash::FxHashMap;
@@ -42,8 +42,12 @@ pub struct Facts {
 
 impl SessionState {
     pub fn new(facts: &SessionFacts, server: &[(String, String)], catalog: &Catalog) -> SessionState {
+        let temporary = Arc::from(format!("{TEMPORARY} of {}", facts.session.0));
         let mut state = Facts {
-            settings: SessionSettings::default(),
+            settings: SessionSettings {
+                temporary,
+                ..SessionSettings::default()
+            },
             context: Arc::new(Context::defaults()),
             prepared: FxHashMap::default(),
             portals: Portals::default(),
@@ -134,6 +138,13 @@ impl SessionState {
                 self.change().prepared.remove(name);
             }
             Kind::Deallocate(None) => self.change().prepared.clear(),
+            Kind::Ddl(ddl) if ddl.is_temporary() => {
+                let settings = &mut self.change().settings;
+                let own = settings.temporary.to_string();
+                if !settings.search_path.contains(&own) {
+                    settings.search_path.insert(0, own);
+                }
+            }
             _ => {}
         }
     }
@@ -168,22 +179,41 @@ impl Facts {
     pub fn set(&mut self, name: &str, value: Option<&str>, catalog: &Catalog) {
         match (value, &self.initial) {
             (Some(value), _) => self.assign(name, value),
-            (None, Some(initial)) => self.settings = (**initial).clone(),
-            (None, None) => {}
+            (None, _) => self.restart(),
         }
         self.refresh(catalog);
     }
 
     pub fn reset(&mut self, catalog: &Catalog) {
-        if let Some(initial) = &self.initial {
-            self.settings = (**initial).clone();
-        }
+        self.restart();
         self.refresh(catalog);
+    }
+
+    /// The settings that the session began with; its temporary tables stay.
+    fn restart(&mut self) {
+        let Some(initial) = &self.initial else { return };
+        let own = self.settings.temporary.to_string();
+        let had = self.settings.search_path.contains(&own);
+        self.settings = (**initial).clone();
+        if had && !self.settings.search_path.contains(&own) {
+            self.settings.search_path.insert(0, own);
+        }
     }
 
     fn assign(&mut self, name: &str, value: &str) {
         match name.to_ascii_lowercase().as_str() {
-            "search_path" => self.settings.search_path = path_of(value, &self.user),
+            "search_path" => {
+                let own = self.settings.temporary.to_string();
+                let had = self.settings.search_path.contains(&own);
+                let mut path = path_of(value, &self.user);
+                for schema in path.iter_mut().filter(|schema| *schema == TEMPORARY) {
+                    schema.clone_from(&own);
+                }
+                if had && !path.contains(&own) {
+                    path.insert(0, own);
+                }
+                self.settings.search_path = path;
+            }
             "timezone" => self.settings.time_zone = value.to_owned(),
             "datestyle" => self.settings.date_style = value.to_owned(),
             "intervalstyle" => self.settings.interval_style = value.to_owned(),

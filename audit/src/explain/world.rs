@@ -469,7 +469,7 @@ impl World {
         let leaves = lost.flat_map(|(id, _)| self.leaves(*id));
         let named = leaves.filter_map(|id| self.store.catalog.table(id));
         let mut names: Vec<TableName> = named
-            .filter(|table| table.schema != TEMPORARY)
+            .filter(|table| !table.schema.starts_with(TEMPORARY))
             .map(|table| TableName {
                 schema: table.schema.clone(),
                 name: table.name.clone(),

@@ -247,6 +247,14 @@ pub fn execute_told(
         },
         Err(Fault::Unsure(reason)) => widened(planned, &reason, context),
     };
+    if planned.touches.writes_everything && execution.expect.success {
+        // Something in it that is not modelled may have written anything, whatever else the statement does.
+        let reason = planned.reasons.first().cloned().unwrap_or_default();
+        let known = |effect: &Effect| matches!(effect, Effect::HavocEverything { .. });
+        if !execution.effects.iter().any(known) {
+            execution.effects.push(Effect::HavocEverything { reason });
+        }
+    }
     execution.expect.any_data_error |= planned.many_relations;
     if planned.may_write && !execution.expect.success {
         // Which of several rows fails first, and for which reason, depends on the order they are visited in.
@@ -708,6 +716,7 @@ pub fn context(catalog: &Catalog, settings: &SessionSettings, now: Value) -> Arc
             Collation::Deterministic
         },
         user_types: catalog.user_types(),
+        temporary: settings.temporary.clone(),
         ..Context::defaults()
     })
 }

@@ -277,7 +277,7 @@ impl Catalog {
     }
 
     /// The relation that a name means: in `schema` if given, else in the first schema of `path` that has it.
-    /// Temporary tables hide all others. Where the path is not known, a name must be the only one of its kind.
+    /// A session that has temporary tables searches their schema first. Where the path is not known, a name must be the only one of its kind.
     pub fn find(&self, schema: Option<&str>, name: &str, path: &[String]) -> Option<&Arc<Table>> {
         let entries = self.inner.names.get(name)?;
         let in_schema = |wanted: &str| {
@@ -287,6 +287,10 @@ impl Catalog {
                 .and_then(|(_, id)| self.table(*id))
         };
         match schema {
+            Some(TEMPORARY) => {
+                let own = path.iter().find(|schema| schema.starts_with(TEMPORARY));
+                in_schema(own.map_or(TEMPORARY, String::as_str))
+            }
             Some(schema) => in_schema(schema),
             None if path.iter().any(|p| p == ANYWHERE) => match entries.as_slice() {
                 [(_, id)] => self.table(*id),
@@ -358,7 +362,7 @@ fn user_types(inner: &Inner) -> UserTypes {
 /// Stands for a search path that nobody knows.
 pub const ANYWHERE: &str = "*";
 
-/// The schema name under which temporary tables are kept.
+/// What the names of the schemas begin with under which temporary tables are kept, one for each session.
 pub const TEMPORARY: &str = "pg_temp";
 
 impl Table {

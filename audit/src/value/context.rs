@@ -28,6 +28,8 @@ pub struct Context {
     pub user_types: Arc<UserTypes>,
     /// current_user, session_user, current_database … by name, where known.
     pub facts: Arc<HashMap<String, Value>>,
+    /// The schema of the session's temporary tables.
+    pub temporary: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -101,6 +103,7 @@ impl Context {
             utf8: true,
             user_types: Arc::default(),
             facts: Arc::default(),
+            temporary: Arc::from(crate::state::catalog::TEMPORARY),
         }
     }
 

@@ -5,6 +5,7 @@ use super::table::Draft;
 use crate::interpret::Effect;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::{self};
+use crate::state::TableId;
 use crate::state::catalog::Identity;
 use crate::value::Value;
 use pg_query::NodeEnum;
@@ -147,8 +148,19 @@ impl DdlRun<'_, '_> {
             }
         }
         let id = changed.id;
+        let points_at = |other: TableId| changed.foreign_keys.iter().any(|key| key.target == other);
+        let mut left: Vec<TableId> = table.foreign_keys.iter().map(|key| key.target).collect();
+        left.retain(|target| !points_at(*target));
+        if left.contains(&id) {
+            changed.referenced_by.retain(|source| *source != id);
+        }
         self.edit(|editor| {
             editor.put(changed);
+            for target in left.into_iter().filter(|target| *target != id) {
+                editor.alter(target, |target| {
+                    target.referenced_by.retain(|source| *source != id)
+                });
+            }
             for target in references {
                 editor.alter(target, |target| {
                     if !target.referenced_by.contains(&id) {

@@ -3,6 +3,7 @@
 use super::DdlRun;
 use super::string_of;
 use crate::interpret::run::{Fault, Outcome};
+use crate::sql;
 use crate::state::TableId;
 use crate::state::catalog::{Table, TableKind};
 use pg_query::NodeEnum;
@@ -100,9 +101,21 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::ObjectWithArgs(object)) = &object.node else {
                         continue;
                     };
-                    if let Some(name) = object.objname.last().and_then(string_of) {
-                        catalog = catalog.with(|editor| editor.drop_functions(name));
-                    }
+                    let Some(name) = object.objname.last().and_then(string_of) else {
+                        continue;
+                    };
+                    let types: Option<Vec<u32>> = object
+                        .objargs
+                        .iter()
+                        .map(|node| match &node.node {
+                            Some(NodeEnum::TypeName(name)) => {
+                                sql::resolve_type(&self.catalog, self.settings, name).map(|(oid, _)| oid)
+                            }
+                            _ => None,
+                        })
+                        .collect();
+                    let types = types.filter(|_| !object.args_unspecified);
+                    catalog = catalog.with(|editor| editor.drop_functions(name, types.as_deref()));
                 }
                 self.publish(catalog);
             }

@@ -33,8 +33,13 @@ pub(super) fn apply(run: &Run<'_>, ddl: &Ddl) -> Outcome<Expect> {
     };
     let mut expect = Expect::success(run.context.clone());
     expect.any_error = true;
-    if let Some(tag) = change.apply(&ddl.statement)? {
-        expect.tag = Some(tag);
+    match change.apply(&ddl.statement) {
+        Ok(tag) => expect.tag = tag,
+        Err(Fault::Unsure(reason)) => {
+            change.lose_track(&reason);
+            return Ok(Expect::anything(&reason, run.context.clone()));
+        }
+        Err(fault) => return Err(fault),
     }
     Ok(expect)
 }
@@ -91,6 +96,22 @@ impl DdlRun<'_, '_> {
                     });
                 });
             }
+            NodeEnum::AlterEnumStmt(alter) => {
+                // Where the new label stands among the others is not followed: values of the type have no order.
+                let (_, name) = self.qualified(&alter.type_name);
+                let path = &self.settings.search_path;
+                let Some(old) = self.catalog.find_type(None, &name, path).cloned() else {
+                    return Fault::unsure("alter_type");
+                };
+                self.edit(|editor| {
+                    editor.drop_type(old.oid);
+                    let kind = TypeKind::Other;
+                    editor.add_type(Type {
+                        kind,
+                        ..(*old).clone()
+                    });
+                });
+            }
             NodeEnum::CreateSchemaStmt(create) => {
                 if !create.schema_elts.is_empty() {
                     return Fault::unsure("create_schema");
@@ -107,6 +128,38 @@ impl DdlRun<'_, '_> {
         Ok(None)
     }
 
+    /// Something was done that is not followed: what it names is not what it was.
+    fn lose_track(&self, reason: &str) {
+        let touched = &self.run.planned.touches.written;
+        let is_part = |table: &&Arc<Table>| touched.contains(&table.id) || touched.contains(&table.storage);
+        let tables: Vec<TableId> = self
+            .catalog
+            .tables()
+            .into_iter()
+            .filter(is_part)
+            .map(|t| t.id)
+            .collect();
+        self.run.effects.borrow_mut().clear();
+        if !tables.is_empty() {
+            self.edit(|editor| {
+                for id in &tables {
+                    editor.alter(*id, |table| {
+                        table.unmodelled_read = Some(reason.to_owned());
+                        table.unmodelled_write = Some(reason.to_owned());
+                    });
+                }
+            });
+        }
+        let mut effects = self.run.effects.borrow_mut();
+        effects.extend(touched.iter().map(|table| Effect::Havoc {
+            table: *table,
+            reason: reason.to_owned(),
+        }));
+        drop(effects);
+        self.run.note(reason);
+        self.run.any_error.set(true);
+    }
+
     fn edit(&self, change: impl FnOnce(&mut Editor)) {
         self.publish(self.catalog.with(change));
     }
@@ -119,8 +172,8 @@ impl DdlRun<'_, '_> {
     }
 
     fn schema_for(&self, range: &pg::RangeVar) -> String {
-        if range.relpersistence == "t" {
-            return TEMPORARY.to_owned();
+        if range.relpersistence == "t" || range.schemaname == TEMPORARY {
+            return self.run.context.temporary.to_string();
         }
         if !range.schemaname.is_empty() {
             return range.schemaname.clone();

@@ -90,8 +90,9 @@ impl DdlRun<'_, '_> {
             };
             draft.table.partitioning = Some(Partitioning { strategy, columns });
         }
-        draft.table.temporary = schema == TEMPORARY;
-        if schema == TEMPORARY && create.oncommit > pg::OnCommitAction::OncommitPreserveRows as i32 {
+        let temporary = schema.starts_with(TEMPORARY);
+        draft.table.temporary = temporary;
+        if temporary && create.oncommit > pg::OnCommitAction::OncommitPreserveRows as i32 {
             draft.table.unmodelled_read = Some("on_commit".to_owned());
         }
         self.finish_table(draft, parent)
@@ -242,6 +243,7 @@ impl DdlRun<'_, '_> {
             .map(|into| into.col_names.iter().filter_map(string_of).collect())
             .unwrap_or_default();
         let mut draft = Draft::new(&schema, &range.relname);
+        draft.table.temporary = schema.starts_with(TEMPORARY);
         for (place, column) in columns.iter().enumerate() {
             let name = names.get(place).copied().unwrap_or(&column.name);
             let mut column = Column::new(name, column.type_oid, -1);

@@ -385,3 +385,20 @@ pub struct Ddl {
     pub search_path: Vec<String>,
     pub text: Arc<str>,
 }
+
+impl Ddl {
+    /// Whether it makes something in the session's own temporary schema.
+    pub fn is_temporary(&self) -> bool {
+        use pg_query::NodeEnum::{CreateSeqStmt, CreateStmt, CreateTableAsStmt, ViewStmt};
+        let made = match &self.statement {
+            CreateStmt(create) => create.relation.as_ref(),
+            CreateTableAsStmt(create) => create.into.as_ref().and_then(|into| into.rel.as_ref()),
+            ViewStmt(create) => create.view.as_ref(),
+            CreateSeqStmt(create) => create.sequence.as_ref(),
+            _ => None,
+        };
+        made.is_some_and(|made| {
+            made.relpersistence == "t" || made.schemaname == crate::state::catalog::TEMPORARY
+        })
+    }
+}

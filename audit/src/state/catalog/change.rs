@@ -98,22 +98,26 @@ impl Editor {
 
     /// Replaces a function with the same schema, name and input types, or adds it.
     pub fn put_function(&mut self, new: super::Function) {
-        let inputs = |function: &super::Function| -> Vec<u32> {
-            function
-                .arguments
-                .iter()
-                .filter(|a| matches!(a.mode, 'i' | 'b' | 'v'))
-                .map(|a| a.type_oid)
-                .collect()
-        };
         let entries = self.inner.functions.entry(new.name.clone()).or_default();
         entries.retain(|old| old.schema != new.schema || inputs(old) != inputs(&new));
         entries.push(Arc::new(new));
         self.inner.function_count += 1;
     }
 
-    pub fn drop_functions(&mut self, name: &str) {
-        self.inner.functions.remove(name);
+    /// Takes away the function with these input types, if they are known. If not, one of several may be left: then
+    /// all stay, since a function that nobody looks into may do anything.
+    pub fn drop_functions(&mut self, name: &str, types: Option<&[u32]>) {
+        let Some(entries) = self.inner.functions.get_mut(name) else {
+            return;
+        };
+        match types {
+            Some(types) => entries.retain(|old| inputs(old) != types),
+            None if entries.len() == 1 => entries.clear(),
+            None => {}
+        }
+        if entries.is_empty() {
+            self.inner.functions.remove(name);
+        }
     }
 
     pub fn set_collation_is_c(&mut self, is_c: bool) {
@@ -124,6 +128,15 @@ impl Editor {
     pub fn set_loaded(&mut self) {
         self.inner.loaded = true;
     }
+}
+
+/// The types by which functions of one name are told apart.
+fn inputs(function: &super::Function) -> Vec<u32> {
+    let inputs = function
+        .arguments
+        .iter()
+        .filter(|a| matches!(a.mode, 'i' | 'b' | 'v'));
+    inputs.map(|a| a.type_oid).collect()
 }
 
 impl Inner {
