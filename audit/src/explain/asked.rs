@@ -121,6 +121,11 @@ impl Asked {
         self.prepared.planned.wrote_nothing(outcome)
     }
 
+    /// Whether it is the statement itself that is run, not a part of a cursor.
+    pub fn is_run(&self) -> bool {
+        matches!(self.act, Act::Run)
+    }
+
     /// Runs it on the views.
     pub fn perform(
         &self,

@@ -19,7 +19,9 @@ pub mod run;
 pub mod apply;
 pub mod footprint;
 pub mod world;
+pub mod limits;
 pub mod place;
+pub mod solved;
 pub mod merge;
 pub mod reread;
 
@@ -35,12 +37,15 @@ use crate::state::{Catalog, TableId};
 use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
+use limits::Limits;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
 use place::{Budget, Placement, Task, wrote_nothing};
 use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::SessionState;
+use solved::Effort;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use world::{Explained, World};
@@ -131,6 +136,9 @@ pub struct Explainer {
     collected: Nanos,
     /// How many worlds beside the first there were at the last garbage collections, all in all.
     apart: usize,
+    pub limits: Limits,
+    /// What the solver was asked so far.
+    pub effort: Cell<Effort>,
 }
 
 /// How long reading a table again may take, from its snapshot to its turn.
@@ -162,6 +170,8 @@ impl Explainer {
             called_at: 0,
             collected: 0,
             apart: 0,
+            limits: Limits::default(),
+            effort: Cell::default(),
         }
     }
 
@@ -379,8 +389,8 @@ impl Explainer {
             self.become_one();
         }
         let mut budget = match self.worlds.len() > EAGER_WORLDS_MAX {
-            true => Budget::lazy(),
-            false => Budget::default(),
+            true => Budget::lazy(&self.limits),
+            false => Budget::of(&self.limits),
         };
         let mut kept: Vec<World> = Vec::new();
         let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
@@ -396,7 +406,7 @@ impl Explainer {
             }
             let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
             if let Placement::GivenUp(world) = placement {
-                placement = self.place(world, &task, ahead, &mut Budget::lazy(), &[]);
+                placement = self.place(world, &task, ahead, &mut Budget::lazy(&self.limits), &[]);
             }
             match placement {
                 Placement::Placed(all) => {
@@ -415,7 +425,10 @@ impl Explainer {
             }
         }
         let fate = match (explained, undecided) {
-            (Some(done), _) => Fate::Explained(done, "candidates"),
+            (Some(done), _) => {
+                let tier = tier_of(&done);
+                Fate::Explained(done, tier)
+            }
             (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
             (None, None) => Fate::Deferred,
         };
@@ -660,7 +673,7 @@ impl Explainer {
         let mut kept = Vec::new();
         let mut refuted = Vec::new();
         let mut undecided = None;
-        let mut budget = Budget::default();
+        let mut budget = Budget::of(&self.limits);
         for mut world in std::mem::take(&mut self.worlds) {
             let Some(at) = world.waiting.iter().position(|id| *id == task.txn.id) else {
                 kept.push(world);
@@ -686,7 +699,10 @@ impl Explainer {
             }
         }
         let fate = match (explained, undecided) {
-            (Some(done), _) => Fate::Explained(done, "solver"),
+            (Some(done), _) => {
+                let tier = tier_of(&done);
+                Fate::Explained(done, tier)
+            }
             (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
             (None, None) if refuted.is_empty() => {
                 // The worlds became one while it waited.
@@ -741,7 +757,7 @@ impl Explainer {
             rules: *rules,
             session,
         };
-        let ways = self.explanations(world, &task, commit, &mut Budget::default());
+        let ways = self.explanations(world, &task, commit, &mut Budget::of(&self.limits));
         let (difference, step) = ways.difference.filter(|_| ways.found.is_empty())?;
         let attempt = world.run_anyway(txn, rules, &task.session, &self.planner);
         Some(Box::new(Accusation {
@@ -803,4 +819,9 @@ impl Explainer {
             }
         }
     }
+}
+
+/// Who found the explanation.
+fn tier_of(done: &Explained) -> &'static str {
+    if done.attempt.solved { "solver" } else { "candidates" }
 }

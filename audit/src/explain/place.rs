@@ -8,7 +8,8 @@
 //! wrote what this one reads or writes. Two orders that nobody can tell apart are tried once.
 
 use super::footprint::Footprint;
-use super::run::{Attempt, is_statement_level, run};
+use super::limits::Limits;
+use super::run::{Attempt, Scene, is_statement_level, run};
 use super::session::SessionState;
 use super::world::{Explained, Taken, World};
 use super::{Ahead, Explainer, merge};
@@ -24,52 +25,50 @@ use pgassay_rules::profile::LevelRules;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// How many sequences of choices are tried before a transaction goes to the solver, or is given up.
+/// How many sequences of choices are tried before the solver is asked, and before a transaction is given up.
+const SOLVED_AFTER: usize = 12;
 const ATTEMPTS_MAX: usize = 128;
 /// How many explanations are looked at, to learn what they have in common.
 const ALTERNATIVES_MAX: usize = 64;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
-/// How many others are placed before one transaction.
-const DETOURS_MAX: usize = 48;
 /// After so many detours writers that change the same in any order are taken in one, whoever looks on.
 const EAGER_DETOURS_MAX: usize = 8;
-/// How many runs, of itself and of others, one transaction is worth in all worlds together.
-const RUNS_MAX: usize = 384;
 
 /// What may still be spent on placing one transaction: counted in work, so that it is the same on every machine.
 pub struct Budget {
+    /// How many others may still be placed before it, and how many that were at first.
     detours: usize,
-    runs: usize,
+    detours_max: usize,
+    pub(super) runs: usize,
     /// Writers of which only somebody in between can tell who came first are taken in one order, from the start.
     lazy: bool,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
+impl Budget {
+    pub fn of(limits: &Limits) -> Budget {
         Budget {
-            detours: DETOURS_MAX,
-            runs: RUNS_MAX,
+            detours: limits.detours_max,
+            detours_max: limits.detours_max,
+            runs: limits.runs_max,
             lazy: false,
         }
     }
-}
 
-impl Budget {
     fn is_lazy(&self) -> bool {
-        self.lazy || self.detours + EAGER_DETOURS_MAX < DETOURS_MAX
+        self.lazy || self.detours + EAGER_DETOURS_MAX < self.detours_max
     }
 
     /// For a second look, with fewer orders.
-    pub fn lazy() -> Budget {
+    pub fn lazy(limits: &Limits) -> Budget {
         Budget {
             lazy: true,
-            ..Budget::default()
+            ..Budget::of(limits)
         }
     }
 }
 
-fn spend(what: &mut usize) -> bool {
+pub(super) fn spend(what: &mut usize) -> bool {
     let left = what.checked_sub(1);
     *what = left.unwrap_or(0);
     left.is_some()
@@ -131,15 +130,18 @@ pub struct Explanation {
     pub attempt: Attempt,
     pub decisions: Vec<Decision>,
     /// What all explanations that write the same have in common.
-    facts: Vec<Decision>,
+    pub(super) facts: Vec<Decision>,
 }
 
+#[derive(Default)]
 pub struct Explanations {
     /// They differ in what they write.
     pub found: Vec<Explanation>,
     pub difference: Option<(Difference, usize)>,
     /// Whether there are no others.
-    complete: bool,
+    pub(super) complete: bool,
+    /// How many ways were found, though they write the same.
+    alternatives: usize,
 }
 
 impl Explainer {
@@ -153,17 +155,46 @@ impl Explainer {
     ) -> Explanations {
         let scene = world.scene(&self.planner, hidden);
         let chooser = RefCell::new(Chooser::default());
-        let mut all = Explanations {
-            found: Vec::new(),
-            difference: None,
-            complete: false,
-        };
-        let mut alternatives = 0;
-        for _ in 0..ATTEMPTS_MAX {
+        let mut all = Explanations::default();
+        let over = self.enumerate(task, &scene, &chooser, SOLVED_AFTER, budget, &mut all);
+        if !over
+            && all.found.is_empty()
+            && let Some(mut solved) = self.solved(world, task, hidden, budget)
+        {
+            solved.difference = all.difference.or(solved.difference);
+            return solved;
+        }
+        if !over {
+            self.enumerate(
+                task,
+                &scene,
+                &chooser,
+                ATTEMPTS_MAX - SOLVED_AFTER,
+                budget,
+                &mut all,
+            );
+        }
+        if !all.complete {
+            all.found.iter_mut().for_each(|e| e.facts.clear());
+        }
+        all
+    }
+
+    /// Tries the next sequences of choices; whether there is nothing more to try, or no need to.
+    pub(super) fn enumerate(
+        &self,
+        task: &Task,
+        scene: &Scene<'_>,
+        chooser: &RefCell<Chooser>,
+        tries: usize,
+        budget: &mut Budget,
+        all: &mut Explanations,
+    ) -> bool {
+        for _ in 0..tries {
             if !spend(&mut budget.runs) {
-                break;
+                return true;
             }
-            let mut attempt = run(&task.txn, &task.rules, &scene, &task.session, &chooser, false);
+            let mut attempt = run(&task.txn, &task.rules, scene, &task.session, chooser, false);
             match attempt.wrong.take() {
                 None if !chooser.borrow().is_contradiction() => {
                     let decisions = chooser.borrow().decisions().to_vec();
@@ -173,13 +204,13 @@ impl Explainer {
                         false => Some(attempt.wrote.clone()),
                     };
                     all.add(attempt, decisions, task.is_committed());
-                    alternatives += 1;
+                    all.alternatives += 1;
                     if free {
                         all.complete = true;
-                        return all;
+                        return true;
                     }
-                    if alternatives == ALTERNATIVES_MAX {
-                        break;
+                    if all.alternatives == ALTERNATIVES_MAX {
+                        return true;
                     }
                     if let Some(writing) = writing
                         && is_statement_level(&task.rules)
@@ -189,7 +220,7 @@ impl Explainer {
                         let matters = |point: PointId| writing.contains(&point.step());
                         if !chooser.borrow_mut().next_among(matters) {
                             all.complete = true;
-                            break;
+                            return true;
                         }
                         continue;
                     }
@@ -201,13 +232,10 @@ impl Explainer {
             }
             if !chooser.borrow_mut().next() {
                 all.complete = true;
-                break;
+                return true;
             }
         }
-        if !all.complete {
-            all.found.iter_mut().for_each(|e| e.facts.clear());
-        }
-        all
+        false
     }
 
     /// Places a transaction whose turn it is. `under` are those that are being placed after it.
@@ -498,7 +526,7 @@ impl Explainer {
 }
 
 impl Explanations {
-    fn add(&mut self, attempt: Attempt, decisions: Vec<Decision>, committed: bool) {
+    pub(super) fn add(&mut self, attempt: Attempt, decisions: Vec<Decision>, committed: bool) {
         let same =
             |other: &&mut Explanation| !committed || other.attempt.overlay.writes_same(&attempt.overlay);
         match self.found.iter_mut().find(same) {

@@ -111,6 +111,8 @@ pub struct Attempt {
     pub astray: Vec<TableId>,
     /// It called routines that may write.
     pub calls: bool,
+    /// What it saw was found by the solver.
+    pub solved: bool,
     /// What it wrote in the end, for the certifier.
     pub written: Vec<crate::certify::Written>,
     /// Where the transaction's points lie.
@@ -162,6 +164,7 @@ pub fn run(
         may_have_moved: Vec::new(),
         astray: Vec::new(),
         calls: false,
+        solved: false,
         written: Vec::new(),
         windows: Vec::new(),
         session: session.at(txn.id.number),

@@ -169,38 +169,43 @@ impl Expect {
         })
     }
 
-    fn compare_rows(&self, rows: &Rows, answer: &Answer) -> Match {
+    /// The rows that were observed, as values of the types that are expected; or why nobody can tell.
+    pub fn decoded(&self, rows: &Rows, answer: &Answer) -> Result<Vec<Vec<Value>>, &'static str> {
         // A story that a person wrote names no columns for an empty answer, and no types at all.
         let nothing = answer.columns.is_empty() && answer.tag.as_deref().is_some_and(|t| t.ends_with(" 0"));
         if answer.columns.len() != rows.types.len() && !nothing {
             if answer.columns.is_empty() && answer.rows.is_empty() {
                 // The rows were not captured (a portal described elsewhere).
-                return Match::Unknown("no_row_description".to_owned());
+                return Err("no_row_description");
             }
-            return Match::Unknown("column_count".to_owned());
+            return Err("column_count");
         }
         for (column, expected) in answer.columns.iter().zip(rows.types.iter()) {
             if *expected != 0 && column.type_oid != 0 && column.type_oid != *expected {
-                return Match::Unknown("column_type".to_owned());
+                return Err("column_type");
             }
         }
-        let observed: Vec<Vec<Value>> = answer
-            .rows
-            .iter()
-            .map(|cells| {
-                let decoded = cells.iter().zip(answer.columns.iter()).zip(rows.types.iter());
-                decoded
-                    .map(|((cell, column), expected)| {
-                        let type_oid = if column.type_oid == 0 {
-                            *expected
-                        } else {
-                            column.type_oid
-                        };
-                        decode(type_oid, column.format, cell.as_deref(), &self.context)
-                    })
-                    .collect()
-            })
-            .collect();
+        let row = |cells: &Vec<Option<bytes::Bytes>>| {
+            let decoded = cells.iter().zip(answer.columns.iter()).zip(rows.types.iter());
+            decoded
+                .map(|((cell, column), expected)| {
+                    let type_oid = if column.type_oid == 0 {
+                        *expected
+                    } else {
+                        column.type_oid
+                    };
+                    decode(type_oid, column.format, cell.as_deref(), &self.context)
+                })
+                .collect()
+        };
+        Ok(answer.rows.iter().map(row).collect())
+    }
+
+    fn compare_rows(&self, rows: &Rows, answer: &Answer) -> Match {
+        let observed = match self.decoded(rows, answer) {
+            Ok(observed) => observed,
+            Err(reason) => return Match::Unknown(reason.to_owned()),
+        };
         let suspended = answer.tag.is_none() && !self.in_parts;
         let total = answer.cut.as_ref().map_or(observed.len() as u64, |cut| cut.rows);
         Pairing {

@@ -12,6 +12,7 @@
 
 use super::order::{CommitId, Order};
 use crate::trace::{Nanos, Window};
+use std::collections::BTreeMap;
 
 /// A snapshot or lock point of the transaction, in the order in which they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,9 +72,21 @@ pub struct Chooser {
     used: usize,
     decisions: Vec<Decision>,
     contradiction: bool,
+    /// Answers that are not to be chosen: somebody else has found them.
+    given: BTreeMap<(CommitId, PointId), bool>,
+    /// Those of them that mattered, in any run.
+    used_given: BTreeMap<(CommitId, PointId), bool>,
 }
 
 impl Chooser {
+    /// Asks about nothing that is given.
+    pub fn guided(given: BTreeMap<(CommitId, PointId), bool>) -> Chooser {
+        Chooser {
+            given,
+            ..Chooser::default()
+        }
+    }
+
     /// Whether the point in `window` sees `commit`, which the windows leave open. `hint` is the side to try
     /// first.
     pub fn decide(
@@ -125,11 +138,15 @@ impl Chooser {
                     .get(commit)
                     .is_none_or(|c| likely_before(c.lo, c.hi, window))
             };
-            let visible = hint().unwrap_or_else(middle);
+            let given = self.given.get(&(commit, point)).copied();
+            if let Some(visible) = given {
+                self.used_given.insert((commit, point), visible);
+            }
+            let visible = given.or_else(hint).unwrap_or_else(middle);
             self.script.push(Choice {
                 point,
                 visible,
-                flipped: false,
+                flipped: given.is_some(),
             });
         }
         let choice = self.script[self.used];
@@ -158,6 +175,11 @@ impl Chooser {
             choice.flipped = true;
         }
         answer == visible
+    }
+
+    /// What was given and asked for, in all runs together.
+    pub fn used_given(&self) -> &BTreeMap<(CommitId, PointId), bool> {
+        &self.used_given
     }
 
     pub fn is_contradiction(&self) -> bool {

@@ -1,0 +1,23 @@
+//! How much work one transaction is worth.
+//!
+//! Counted in work, never in time, so that the same journal has the same verdicts on every machine.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Runs of one transaction, and of others beside it, in all worlds together.
+    pub runs_max: usize,
+    /// Others that are placed before one transaction.
+    pub detours_max: usize,
+    /// Steps of the solver for one question.
+    pub solver_steps_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            runs_max: 384,
+            detours_max: 48,
+            solver_steps_max: 4_000_000,
+        }
+    }
+}
