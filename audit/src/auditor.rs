@@ -7,6 +7,7 @@ use crate::certify::{self, Certifier, Node};
 use crate::classify;
 use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
+use crate::explain::limits::Limits;
 use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
 use crate::explain::world::Explained;
@@ -33,8 +34,8 @@ pub struct Settings {
     /// Judge every transaction at this level as well, besides the one on the wire.
     pub claim: Option<Level>,
     pub workers: usize,
-    /// Milliseconds that the solver may spend on one cluster.
-    pub solve_ms_max: u64,
+    /// How much work one transaction is worth.
+    pub limits: Limits,
 }
 
 impl Default for Settings {
@@ -43,7 +44,7 @@ impl Default for Settings {
             profile: "postgres".to_owned(),
             claim: None,
             workers: 1,
-            solve_ms_max: 2_000,
+            limits: Limits::default(),
         }
     }
 }
@@ -123,12 +124,14 @@ impl Auditor {
             .validate()
             .unwrap_or_else(|_| Profile::named("postgres").expect("built in"));
         let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
+        let mut explainer = Explainer::new(profile);
+        explainer.limits = settings.limits;
         Auditor {
             settings,
             claim,
             assembler: Assembler::default(),
             sequencer: Sequencer::default(),
-            explainer: Explainer::new(profile),
+            explainer,
             certifier: Certifier::default(),
             tally: Tally::default(),
             told: FxHashMap::default(),
@@ -200,6 +203,7 @@ impl Auditor {
             versions_alive: self.explainer.world().store.versions_alive,
             versions_collected: self.explainer.world().store.versions_collected,
             transactions_open: self.assembler.open_len() as u64,
+            solver_ns: self.explainer.effort.get().time.as_nanos() as u64,
             transactions_remembered: self.explainer.world().order.open_len().max(self.certifier.len()) as u64,
             ..self.stats
         }

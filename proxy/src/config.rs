@@ -15,6 +15,7 @@ mod nearest;
 
 pub use load::{Loaded, Origin, Override};
 
+use pgassay_audit::explain::limits::Limits;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -160,8 +161,13 @@ pub struct Audit {
     pub claim: Option<String>,
     /// Threads at work on a journal: with more than one it is read ahead of the judging. The verdicts are the same.
     pub workers: usize,
-    /// Milliseconds the solver may spend on one cluster.
-    pub solve_ms_max: u64,
+    /// Runs of one transaction, and of others beside it, before it counts as unknown (`too_many_orders`).
+    pub runs_max: usize,
+    /// Others that are placed before one transaction, before it counts as unknown.
+    pub detours_max: usize,
+    /// Steps (Z3's `rlimit`) that the solver may take for one question: work, not time, so that verdicts are the same
+    /// everywhere.
+    pub solver_steps_max: u32,
     /// Records that may wait for the audit; beyond it they are shed, as a gap.
     pub queue_len_max: usize,
     /// The same bound in bytes.
@@ -340,7 +346,9 @@ impl Default for Audit {
             profile: "postgres".to_owned(),
             claim: None,
             workers: 1,
-            solve_ms_max: 2_000,
+            runs_max: Limits::default().runs_max,
+            detours_max: Limits::default().detours_max,
+            solver_steps_max: Limits::default().solver_steps_max,
             queue_len_max: 1 << 16,
             queue_bytes_max: 256 << 20,
             writers: Writers::Auto,

@@ -16,6 +16,7 @@ use crate::keep::Keeper;
 use crate::live::Live;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender};
+use pgassay_audit::explain::limits::Limits;
 use pgassay_audit::trace::{Nanos, Record};
 use pgassay_audit::wire::{Captured, Commit, Decoder, Direction};
 use pgassay_audit::{Auditor, Settings};
@@ -93,7 +94,12 @@ pub fn settings(config: &Config) -> Result<Settings> {
         profile: config.audit.profile.clone(),
         claim,
         workers: config.audit.workers,
-        solve_ms_max: config.audit.solve_ms_max,
+        limits: Limits {
+            runs_max: config.audit.runs_max,
+            detours_max: config.audit.detours_max,
+            solver_steps_max: config.audit.solver_steps_max,
+            ..Limits::default()
+        },
     })
 }
 

@@ -25,8 +25,7 @@ use pgassay_rules::profile::LevelRules;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// How many sequences of choices are tried before the solver is asked, and before a transaction is given up.
-const SOLVED_AFTER: usize = 12;
+/// How many sequences of choices are tried before a transaction is given up.
 const ATTEMPTS_MAX: usize = 128;
 /// How many explanations are looked at, to learn what they have in common.
 const ALTERNATIVES_MAX: usize = 64;
@@ -156,8 +155,10 @@ impl Explainer {
         let scene = world.scene(&self.planner, hidden);
         let chooser = RefCell::new(Chooser::default());
         let mut all = Explanations::default();
-        let over = self.enumerate(task, &scene, &chooser, SOLVED_AFTER, budget, &mut all);
+        let first = self.limits.solver_after.min(ATTEMPTS_MAX);
+        let over = self.enumerate(task, &scene, &chooser, first, budget, &mut all);
         if !over
+            && first < ATTEMPTS_MAX
             && all.found.is_empty()
             && let Some(mut solved) = self.solved(world, task, hidden, budget)
         {
@@ -169,7 +170,7 @@ impl Explainer {
                 task,
                 &scene,
                 &chooser,
-                ATTEMPTS_MAX - SOLVED_AFTER,
+                ATTEMPTS_MAX - first,
                 budget,
                 &mut all,
             );

@@ -2,6 +2,7 @@
 
 use pgassay_audit::assemble::{Assembled, Assembler, End, Transaction};
 use pgassay_audit::control::Control;
+use pgassay_audit::explain::limits::Limits;
 use pgassay_audit::explain::{Ahead, Explainer};
 use pgassay_audit::reference::base::Base;
 use pgassay_audit::reference::{Case, Decision, Member, points, serial};
@@ -32,7 +33,15 @@ pub fn audit(text: &str) -> (Verdict, Summary) {
 
 /// The same, of records.
 pub fn audit_records(records: Vec<Record>) -> (Verdict, Summary) {
-    let mut auditor = Auditor::new(Settings::default());
+    audit_within(records, Limits::default())
+}
+
+/// The same, with other limits.
+pub fn audit_within(records: Vec<Record>, limits: Limits) -> (Verdict, Summary) {
+    let mut auditor = Auditor::new(Settings {
+        limits,
+        ..Settings::default()
+    });
     for record in records {
         auditor.take(record);
     }

@@ -13,6 +13,7 @@ mod judges;
 mod lose;
 mod mutate;
 mod simulate;
+mod totals;
 
 use fastrand::Rng;
 use history::History;
