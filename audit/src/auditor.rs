@@ -7,6 +7,7 @@ use crate::certify::{self, Certifier, Node};
 use crate::classify;
 use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
+use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
 use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
@@ -24,6 +25,7 @@ use crate::verdict::{Summary, Violation};
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
 use pgassay_rules::{Level, Rule};
 use rustc_hash::FxHashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// What the audit is told before it starts.
@@ -86,10 +88,16 @@ pub struct Stats {
     /// Transactions that have ended and still matter: whose place is open, or that may still be part of a cycle.
     pub transactions_remembered: u64,
     pub solver_ns: u64,
+    /// Transactions in whose turn the audit crashed.
+    pub crashes: u64,
 }
 
 /// How many suspicions of one fingerprint are proved again; later ones are only counted.
 const PROOFS_MAX: u64 = 8;
+/// Crashes that are remembered until somebody asks for them.
+const CRASHES_MAX: usize = 8;
+/// Crashes in a row after which the audit itself is thought to be at fault.
+const CRASHES_IN_A_ROW_MAX: usize = 3;
 /// Transactions between two garbage collections.
 const COLLECT_EVERY: u64 = 64;
 
@@ -114,6 +122,9 @@ pub struct Auditor {
     shared: bool,
     /// The one database whose state is kept: the one that was read at start, or the first that is seen.
     database: Option<String>,
+    crashes: Vec<Crash>,
+    /// How many transactions crashed the audit, with none in between that did not.
+    crashed_in_a_row: usize,
 }
 
 impl Auditor {
@@ -141,6 +152,8 @@ impl Auditor {
             since_collect: 0,
             shared: false,
             database: None,
+            crashes: Vec::new(),
+            crashed_in_a_row: 0,
         }
     }
 
@@ -188,7 +201,7 @@ impl Auditor {
         self.sequence(assembled);
         self.sequencer.mark(Nanos::MAX);
         let mut found = self.advance();
-        self.retry(None, &mut found);
+        self.guard(None, &mut found, |auditor, found| auditor.retry(None, found));
         found
     }
 
@@ -231,7 +244,9 @@ impl Auditor {
         let mut found = Vec::new();
         while let Some(item) = self.sequencer.release() {
             match item {
-                Item::Transaction(txn) => self.judge(&txn, &mut found),
+                Item::Transaction(txn) => self.guard(Some(&txn), &mut found, |auditor, found| {
+                    auditor.judge(&txn, found);
+                }),
                 Item::Gap(gap) => {
                     self.summary.gaps += 1;
                     self.explainer.forget(gap.window.done);
@@ -261,6 +276,52 @@ impl Auditor {
             }
         }
         found
+    }
+
+    /// A crash costs what is being judged, and what was known: everything is learned again. One after the other is for
+    /// somebody else to end.
+    fn guard(
+        &mut self,
+        txn: Option<&Arc<Transaction>>,
+        found: &mut Vec<Violation>,
+        judge: impl FnOnce(&mut Auditor, &mut Vec<Violation>),
+    ) {
+        let counted = self.tally.statements();
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| judge(self, found))) else {
+            self.crashed_in_a_row = 0;
+            return;
+        };
+        self.crashed_in_a_row += 1;
+        if self.crashed_in_a_row > CRASHES_IN_A_ROW_MAX {
+            resume_unwind(panic);
+        }
+        if let Some(txn) = txn {
+            self.crashed(txn, crash::message(&*panic));
+        } else {
+            self.stats.crashes += 1;
+        }
+        let until = txn.map_or(Nanos::MAX, |txn| txn.end.window().done);
+        let waiting = self.explainer.recover(until);
+        self.certifier = Certifier::default();
+        let uncounted = self.tally.statements() == counted;
+        for txn in waiting.iter().chain(txn.filter(|_| uncounted)) {
+            self.tally.count_unjudged(txn, crash::REASON);
+        }
+    }
+
+    /// Remembers a crash until somebody asks for it.
+    fn crashed(&mut self, txn: &Arc<Transaction>, message: Arc<str>) {
+        self.stats.crashes += 1;
+        if self.crashes.len() < CRASHES_MAX {
+            let others = self.explainer.recent_committed().chain(self.sequencer.upcoming());
+            let crash = Crash::new(txn, message, others);
+            self.crashes.push(crash);
+        }
+    }
+
+    /// What has crashed since the last time, as far as it was kept.
+    pub fn take_crashes(&mut self) -> Vec<Crash> {
+        std::mem::take(&mut self.crashes)
     }
 
     fn judge(&mut self, txn: &Arc<Transaction>, found: &mut Vec<Violation>) {
@@ -351,7 +412,12 @@ impl Auditor {
     fn settle(&mut self, fate: Fate, found: &mut Vec<Violation>) {
         match fate {
             Fate::Deferred => {}
-            Fate::Explained(done, tier) => self.tally.count(&done.attempt, tier),
+            Fate::Explained(done, tier) => {
+                self.tally.count(&done.attempt, tier);
+                if let Some(message) = &done.attempt.crash {
+                    self.crashed(&done.txn, message.clone());
+                }
+            }
             Fate::Unknown(attempt, reason) => self.tally.count_unknown(&attempt, reason),
             Fate::Suspect(accusation) => self.suspect(&accusation, found),
         }

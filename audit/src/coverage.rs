@@ -78,6 +78,11 @@ impl Tally {
         }
     }
 
+    /// How many statements have been counted.
+    pub fn statements(&self) -> u64 {
+        self.checked + self.partial + self.unchecked
+    }
+
     /// Something that is not a statement's own coverage, but worth counting.
     pub fn reason(&mut self, reason: &str) {
         *self.reasons.entry(reason.to_owned()).or_default() += 1;
@@ -113,7 +118,7 @@ impl Tally {
     }
 
     pub fn fill(&self, summary: &mut Summary) {
-        summary.statements = self.checked + self.partial + self.unchecked;
+        summary.statements = self.statements();
         summary.tiers = self
             .tiers
             .iter()

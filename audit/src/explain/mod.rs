@@ -16,6 +16,7 @@
 pub mod session;
 pub mod asked;
 pub mod run;
+pub mod crash;
 pub mod apply;
 pub mod footprint;
 pub mod world;
@@ -173,6 +174,32 @@ impl Explainer {
             limits: Limits::default(),
             effort: Cell::default(),
         }
+    }
+
+    /// Somebody crashed while it judged: nothing that was known can be relied on, and nobody waits any more. Returns
+    /// those that did.
+    pub fn recover(&mut self, until: Nanos) -> Vec<Arc<Transaction>> {
+        if self.worlds.is_empty() {
+            let mut world = World::new(self.catalog.clone());
+            for table in self.catalog.tables() {
+                let tables = world.store.tables.entry(self.catalog.storage(table.id));
+                tables.or_insert_with(|| Table::new(Knowledge::Partial));
+            }
+            self.worlds.push(world);
+        }
+        self.become_one();
+        self.births.forget();
+        self.busy_until = self.busy_until.max(until);
+        let world = &mut self.worlds[0];
+        world.store.lose_everything_to_unseen(until);
+        world.ahead.clear();
+        world.waiting.clear();
+        world.shared.clear();
+        world.uncertified.clear();
+        world.footprints.clear();
+        world.order.forget_facts();
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().map(|w| w.task.txn).collect()
     }
 
     /// What the profile promises at a level; a level that it does not have is judged as the weakest.
@@ -345,7 +372,8 @@ impl Explainer {
 
     /// Transactions whose commits are still open, latest first.
     pub fn recent_committed(&self) -> impl Iterator<Item = &Arc<Transaction>> {
-        let open = self.worlds[0].order.iter().rev().take(ABORTED_MAX);
+        let world = self.worlds.first();
+        let open = world.into_iter().flat_map(|w| w.order.iter().rev().take(ABORTED_MAX));
         open.map(|(_, c)| &c.txn)
     }
 
@@ -388,6 +416,10 @@ impl Explainer {
         if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
             self.become_one();
         }
+        #[cfg(test)]
+        txn.steps
+            .iter()
+            .for_each(|step| crash::if_told("place", &step.seen.text));
         let mut budget = match self.worlds.len() > EAGER_WORLDS_MAX {
             true => Budget::lazy(&self.limits),
             false => Budget::of(&self.limits),

@@ -6,6 +6,7 @@
 //! Always true: the store is not changed; the same choices give the same attempt.
 
 use super::asked::Asked;
+use super::crash;
 use super::session::SessionState;
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
@@ -24,6 +25,7 @@ use pgassay_rules::anomaly;
 use pgassay_rules::profile::{LevelRules, ReadPoint, RealTime, Writes};
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What a run reads besides the transaction itself.
@@ -113,6 +115,8 @@ pub struct Attempt {
     pub calls: bool,
     /// What it saw was found by the solver.
     pub solved: bool,
+    /// The run crashed, and said this.
+    pub crash: Option<Arc<str>>,
     /// What it wrote in the end, for the certifier.
     pub written: Vec<crate::certify::Written>,
     /// Where the transaction's points lie.
@@ -142,7 +146,38 @@ pub fn snapshot_window(rules: &LevelRules, statement: Window) -> Window {
     }
 }
 
-/// Runs `txn`; stops at the first wrong answer unless `tolerant`.
+impl Attempt {
+    pub fn new(txn: &Transaction, session: &SessionState) -> Attempt {
+        Attempt {
+            overlay: Overlay::default(),
+            judged: vec![None; txn.steps.len()],
+            lessons: Vec::new(),
+            reads: Vec::new(),
+            wrong: None,
+            wrong_steps: Vec::new(),
+            wrote: Vec::new(),
+            held: Vec::new(),
+            may_have_written: Vec::new(),
+            may_have_moved: Vec::new(),
+            astray: Vec::new(),
+            calls: false,
+            solved: false,
+            crash: None,
+            written: Vec::new(),
+            windows: Vec::new(),
+            session: session.at(txn.id.number),
+            lasting: session.clone(),
+            changes_session: false,
+            is_undone: !matches!(txn.end, End::Committed(_))
+                || txn
+                    .steps
+                    .iter()
+                    .any(|step| matches!(step.control, Control::Savepoint(_))),
+        }
+    }
+}
+
+/// Runs `txn`; stops at the first wrong answer unless `tolerant`. A run that crashes says nothing.
 pub fn run(
     txn: &Transaction,
     rules: &LevelRules,
@@ -151,31 +186,20 @@ pub fn run(
     chooser: &RefCell<Chooser>,
     tolerant: bool,
 ) -> Attempt {
-    let mut attempt = Attempt {
-        overlay: Overlay::default(),
-        judged: vec![None; txn.steps.len()],
-        lessons: Vec::new(),
-        reads: Vec::new(),
-        wrong: None,
-        wrong_steps: Vec::new(),
-        wrote: Vec::new(),
-        held: Vec::new(),
-        may_have_written: Vec::new(),
-        may_have_moved: Vec::new(),
-        astray: Vec::new(),
-        calls: false,
-        solved: false,
-        written: Vec::new(),
-        windows: Vec::new(),
-        session: session.at(txn.id.number),
-        lasting: session.clone(),
-        changes_session: false,
-        is_undone: !matches!(txn.end, End::Committed(_))
-            || txn
-                .steps
-                .iter()
-                .any(|step| matches!(step.control, Control::Savepoint(_))),
-    };
+    // Nothing but the chooser is changed by a run, and that holds nothing that could be half done.
+    let ran = AssertUnwindSafe(|| run_through(txn, rules, scene, session, chooser, tolerant));
+    catch_unwind(ran).unwrap_or_else(|panic| crash::widened(txn, scene, session, &*panic))
+}
+
+fn run_through(
+    txn: &Transaction,
+    rules: &LevelRules,
+    scene: &Scene<'_>,
+    session: &SessionState,
+    chooser: &RefCell<Chooser>,
+    tolerant: bool,
+) -> Attempt {
+    let mut attempt = Attempt::new(txn, session);
     let mut savepoints: Vec<(String, Overlay)> = Vec::new();
     let mut snapshot: Option<Window> = None;
     for (at, step) in txn.steps.iter().enumerate() {
@@ -195,6 +219,8 @@ pub fn run(
                 continue;
             }
         }
+        #[cfg(test)]
+        crash::if_told("run", &step.seen.text);
         run_step(at, step, rules, scene, chooser, &mut attempt, &mut snapshot);
         if attempt.wrong.is_some() && !tolerant {
             break;
