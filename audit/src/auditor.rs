@@ -413,7 +413,7 @@ impl Auditor {
         match fate {
             Fate::Deferred => {}
             Fate::Explained(done, tier) => {
-                self.tally.count(&done.attempt, tier);
+                self.tally.count(&done.attempt, done.txn.level, tier);
                 if let Some(message) = &done.attempt.crash {
                     self.crashed(&done.txn, message.clone());
                 }
@@ -437,11 +437,11 @@ impl Auditor {
         };
         match accused {
             Accused::Proved => {
-                self.tally.count(attempt, "solver");
+                self.tally.count(attempt, txn.level, "solver");
                 self.explainer.unlearn(txn, attempt, step);
             }
             Accused::Explained(members) => {
-                self.tally.count(attempt, "solver");
+                self.tally.count(attempt, txn.level, "solver");
                 self.explainer.distrust(&members);
             }
             Accused::Unknown(reason) => {

@@ -5,6 +5,7 @@
 use crate::assemble::Transaction;
 use crate::explain::run::Attempt;
 use crate::verdict::{Coverage, ShapeCoverage, Summary};
+use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub struct Tally {
     shapes: FxHashMap<Arc<str>, Counts>,
     reasons: BTreeMap<String, u64>,
     tiers: BTreeMap<&'static str, u64>,
+    levels: BTreeMap<Level, u64>,
     checked: u64,
     partial: u64,
     unchecked: u64,
@@ -32,8 +34,11 @@ pub struct Tally {
 
 impl Tally {
     /// Counts the statements of a transaction; those about which a question was asked by `tier`.
-    pub fn count(&mut self, attempt: &Attempt, tier: &'static str) {
+    pub fn count(&mut self, attempt: &Attempt, level: Level, tier: &'static str) {
         for judged in attempt.judged.iter().flatten() {
+            if !matches!(judged.coverage, Coverage::Unchecked(_)) {
+                *self.levels.entry(level).or_default() += 1;
+            }
             let tier = if tier == "solver" || judged.asked {
                 tier
             } else {
@@ -128,6 +133,7 @@ impl Tally {
         summary.coverage.partial = self.partial;
         summary.coverage.unchecked = self.unchecked;
         summary.coverage.reasons = self.reasons.clone();
+        summary.coverage.levels = self.levels.clone();
         let mut shapes: Vec<ShapeCoverage> = self
             .shapes
             .iter()

@@ -10,7 +10,7 @@ use crate::interpret::Difference;
 use crate::points::CommitId;
 use crate::reference::Member;
 use crate::relate::Relation;
-use crate::report::script::inline;
+use crate::report::script::{inline_as, parameter};
 use crate::state::{Row, TableId};
 use crate::trace::{Observation, Outcome};
 use crate::value::{Context, Value, encode_text};
@@ -141,12 +141,22 @@ const OBSERVED_SHOWN: usize = 3;
 /// Right answers that are listed.
 const EXPECTED_SHOWN: usize = 8;
 
+/// The differences in the order in which the story tells its transactions, with their places there.
+fn in_order<'a>(proof: &Proof<'a>, place: impl Fn(usize) -> usize) -> Vec<((usize, usize), &'a Difference)> {
+    let placed = proof
+        .differences
+        .iter()
+        .map(|(m, s, difference)| ((place(*m), *s), difference));
+    let mut placed: Vec<_> = placed.collect();
+    placed.sort_by_key(|(at, _)| *at);
+    placed
+}
+
 /// What was answered to what, for each statement whose answer is wrong.
 fn observed(proof: &Proof<'_>, place: impl Fn(usize) -> usize, told: &[StoryTransaction]) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut seen: Vec<(usize, usize)> = Vec::new();
-    for (member, step, difference) in proof.differences {
-        let at = (place(*member), *step);
+    for (at, difference) in in_order(proof, place) {
         if seen.contains(&at) || seen.len() == OBSERVED_SHOWN {
             continue;
         }
@@ -164,8 +174,7 @@ fn expected(proof: &Proof<'_>, place: impl Fn(usize) -> usize, told: &[StoryTran
     let first = proof.differences.first().map(|(m, s, _)| (*m, *s));
     let only_one = proof.differences.iter().all(|(m, s, _)| Some((*m, *s)) == first);
     let mut lines: Vec<String> = Vec::new();
-    for (member, step, difference) in proof.differences {
-        let at = (place(*member), *step);
+    for (at, difference) in in_order(proof, place) {
         let other = (told.len() == 2).then(|| &told[1 - at.0].name);
         let text = match (only_one, other) {
             (true, _) => difference.expected.clone(),
@@ -192,9 +201,20 @@ fn asked(told: &[StoryTransaction], (transaction, statement): (usize, usize)) ->
     let sql = txn
         .statements
         .get(statement)
-        .map_or_else(String::new, |s| inline(&s.sql, &s.parameters));
+        .map_or_else(String::new, |s| inline_as(&s.sql, &s.parameters, plainly));
     let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{} «{}»", txn.name, shortened(&sql))
+    let sql = sql.trim_end_matches([';', ' ']);
+    format!("{} «{}»", txn.name, shortened(sql))
+}
+
+/// A parameter as a person would write it: numbers without quotes.
+fn plainly(value: &str) -> String {
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let number = digits.len() < 20 && digits.starts_with(|c: char| c.is_ascii_digit());
+    match number && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        true => value.to_owned(),
+        false => parameter(value),
+    }
 }
 
 /// The transaction whose reading makes the dependency.
@@ -373,19 +393,10 @@ fn row_in_words(table: TableId, row: &Row, world: &World) -> String {
     let catalog = &world.store.catalog;
     let found = catalog.table(table);
     let name = found.map_or_else(|| "table".to_owned(), |t| t.name.clone());
-    let key: Vec<String> = found
-        .and_then(|t| t.primary_key())
-        .map(|key| {
-            key.columns
-                .iter()
-                .filter_map(|c| row.get(*c))
-                .map(words)
-                .collect()
-        })
-        .unwrap_or_default();
-    let cells: Vec<String> = row.iter().map(words).collect();
-    match key.is_empty() {
-        true => format!("{name}: ({})", cells.join(", ")),
-        false => format!("{name}({}) = ({})", key.join(", "), cells.join(", ")),
-    }
+    let columns = found.map_or(&[][..], |t| &t.columns);
+    let cells = row.iter().enumerate().map(|(at, value)| match columns.get(at) {
+        Some(column) => format!("{} = {}", column.name, words(value)),
+        None => words(value),
+    });
+    format!("{name}: {}", cells.collect::<Vec<_>>().join(", "))
 }

@@ -43,7 +43,7 @@ pub struct Violation {
     pub expected: Vec<String>,
     /// Dependencies drawn on the time line.
     pub edges: Vec<Edge>,
-    /// The rows the story starts from, `table(key) = row`, as text.
+    /// The rows the story starts from, `table: column = value, …`, as text.
     pub initial: Vec<String>,
     /// The same start as SQL, for scripts that replay the story.
     #[serde(default)]
@@ -121,6 +121,9 @@ pub struct CoverageSummary {
     pub unchecked: u64,
     /// Why not checked, or only partly, by reason.
     pub reasons: BTreeMap<String, u64>,
+    /// Statements checked, whole or in part, by the level that their transaction ran at.
+    #[serde(default)]
+    pub levels: BTreeMap<Level, u64>,
     /// By statement shape: the same three counts, and the most frequent reason.
     pub shapes: Vec<ShapeCoverage>,
 }

@@ -45,7 +45,7 @@ fn a_stale_read_names_the_writer_that_it_missed() {
         "t2 «select balance from account where id = 1» → (100)"
     );
     assert_eq!(violation.expected, ["(110)"]);
-    assert_eq!(violation.initial, ["account(1) = (1, 100)"]);
+    assert_eq!(violation.initial, ["account: id = 1, balance = 100"]);
 }
 
 #[test]

@@ -315,6 +315,9 @@ pub fn merged(earlier: &Summary, later: &Summary) -> Summary {
     for (reason, count) in &earlier.coverage.reasons {
         *sum.coverage.reasons.entry(reason.clone()).or_default() += count;
     }
+    for (level, count) in &earlier.coverage.levels {
+        *sum.coverage.levels.entry(*level).or_default() += count;
+    }
     for (tier, count) in &earlier.tiers {
         *sum.tiers.entry(tier.clone()).or_default() += count;
     }

@@ -15,13 +15,15 @@ use pgassay_audit::Stats;
 use pgassay_audit::trace::{Nanos, TableName};
 use pgassay_audit::verdict::{Summary, Violation};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[derive(Debug)]
 pub struct Live {
     /// Replaced as a whole on SIGHUP.
     pub config: ArcSwap<Config>,
     pub started_at: Nanos,
+    /// Where clients connect, with the ports that were chosen.
+    pub addresses: OnceLock<Vec<String>>,
     /// Listening, and the server was reachable when last tried.
     pub ready: AtomicBool,
     pub draining: AtomicBool,
@@ -85,6 +87,7 @@ impl Live {
         Live {
             config: ArcSwap::from_pointee(config),
             started_at: clock::now(),
+            addresses: OnceLock::new(),
             ready: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             connections_open: AtomicI64::new(0),

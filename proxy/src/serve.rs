@@ -67,10 +67,11 @@ impl Running {
             .build()
             .context("cannot start threads")?;
         let listeners: Vec<Listener> = runtime.block_on(listen::bind(&config))?;
-        let addresses = listeners
+        let addresses: Vec<String> = listeners
             .iter()
             .map(|listener| listener.address.clone())
             .collect();
+        let _ = live.addresses.set(addresses.clone());
 
         let (tap, recorder) = capture::channel(config.capture.bytes_max);
         let (commits, known) = stamps::channel();
@@ -268,7 +269,8 @@ pub fn keepalive(config: &Config) -> Option<Duration> {
     Some(Duration::from_secs(config.proxy.keepalive_seconds)).filter(|after| !after.is_zero())
 }
 
-fn identity(config: &Config) -> Result<Option<Arc<Identity>>> {
+/// The certificate that clients are shown, if they may use TLS.
+pub fn identity(config: &Config) -> Result<Option<Arc<Identity>>> {
     use crate::config::TlsMode;
     match (config.tls.mode, &config.tls.certificate, &config.tls.key) {
         (TlsMode::Disable, ..) => Ok(None),
@@ -277,7 +279,8 @@ fn identity(config: &Config) -> Result<Option<Arc<Identity>>> {
     }
 }
 
-fn users(config: &Config) -> Result<Users> {
+/// Those who may log in, where clients prove themselves to the proxy.
+pub fn users(config: &Config) -> Result<Users> {
     use crate::config::AuthMode;
     match (config.auth.mode, &config.auth.users) {
         (AuthMode::Pass, _) => Ok(Users::default()),

@@ -189,6 +189,24 @@ try {
     await page.locator("svg.story .bar").first().waitFor();
     await holds(() => page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), "nothing sticks out on a phone");
   });
+  await step("phone-steps", async () => {
+    // Every answer can be read, not only every question.
+    const answer = page.locator(".rows .row.culprit .answer").first();
+    await answer.scrollIntoViewIfNeeded();
+    await holds(() => answer.isVisible(), "the wrong answer is in the list of steps");
+    const box = await answer.boundingBox();
+    assert.ok(box.x >= 0 && box.x + box.width <= 390 && box.height > 8, JSON.stringify(box));
+    await page.goto(`${PAGE}#/violations/v-0123456789ab-1`);
+    await page.locator(".rows.virtual .row .answer").first().waitFor();
+    const tops = await page.locator(".rows.virtual .row").evaluateAll((rows) => rows.map((row) => row.offsetTop).sort((a, b) => a - b));
+    const gaps = new Set(tops.slice(1).map((top, n) => top - tops[n]));
+    assert.deepEqual([...gaps], [74], "rows do not lie on each other");
+  });
+  await step("phone-coverage", async () => {
+    await page.goto(`${PAGE}#/coverage`);
+    await holds(() => page.locator(".shapes").getByText("function to_tsvector()").isVisible(), "the reason is in view");
+    await holds(() => page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth), "nothing sticks out on a phone");
+  });
   await step("phone-overview", async () => {
     await page.goto(`${PAGE}#/`);
     await page.locator(".plot").first().waitFor();

@@ -68,6 +68,8 @@ try {
     await holds(async () => (await button.getAttribute("aria-expanded")) === "true");
     await page.locator("svg.story .edge.chosen").waitFor();
     await holds(() => page.locator(".detail", { hasText: "must come before" }).isVisible());
+    await page.locator(".edges button", { hasText: "─rw→" }).click();
+    await holds(() => page.locator(".detail", { hasText: "read it here" }).isVisible(), "the statement that read");
   });
   await step("downloads", async () => {
     const inside = { json: '"rule": "lost_update"', html: "<!doctype html>", svg: "<svg ", script: "t1: ", spec: "permutation", text: "✗ lost_update", trace: "" };

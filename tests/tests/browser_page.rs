@@ -57,6 +57,8 @@ async fn the_page_works_in_a_browser() {
         "coverage",
         "keyboard",
         "phone",
+        "phone-steps",
+        "phone-coverage",
         "wide",
         "editor",
         "editor-levels",

@@ -81,6 +81,13 @@ fn a_violation_reaches_the_pager() {
         "COMMIT to the pager by Prometheus and Alertmanager: {:.2} s",
         committed.elapsed().as_secs_f64()
     );
+    // The counter leads to the story: its exemplar is the id, and Prometheus has taken it.
+    let id = told["violation"]["id"].as_str().expect("an id").to_owned();
+    wait_for("Prometheus has the exemplar", || {
+        let query = "/api/v1/query_exemplars?query=pgassay_violations_total&start=0&end=9999999999";
+        let answer = http::try_get(prometheus.address, query, &[]);
+        answer.is_ok_and(|answer| answer.body.contains(&format!("\"violation_id\":\"{id}\"")))
+    });
     let page: serde_json::Value = serde_json::from_str(&page.body).unwrap();
     let alerts = page["alerts"].as_array().expect("alerts");
     let alert = alerts

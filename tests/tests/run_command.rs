@@ -1,8 +1,9 @@
 //! `pgassay run` and its neighbours from outside: the environment, the exit codes, and that nothing is left.
 
-use pgassay_tests::cluster::{Cluster, send};
+use pgassay_tests::certificates::Certificates;
+use pgassay_tests::cluster::{Cluster, Options, send};
 use pgassay_tests::lost;
-use pgassay_tests::tools::binary;
+use pgassay_tests::tools::{binary, root};
 use pgassay_tests::wait;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -161,6 +162,191 @@ fn nothing_is_left_running() {
     }
 }
 
+/// One psql that looks twice, and starts another in between, which changes what it looks at: read skew, if a snapshot had
+/// been promised. Every program of it finds the proxy in its environment.
+fn looks_twice(cluster: &Cluster, dir: &Path) -> String {
+    let file = dir.join("twice.sql");
+    let script = "create table account (id int primary key, balance int);\n\
+         insert into account values (1, 100);\n\
+         begin;\n\
+         select balance from account where id = 1;\n\
+         \\! psql -XAtqc 'update account set balance = 90 where id = 1'\n\
+         select balance from account where id = 1;\n\
+         commit;\n";
+    std::fs::write(&file, script).unwrap();
+    let psql = cluster.program("psql");
+    let bin = psql.parent().expect("a folder of programs").display();
+    format!(
+        "PATH={bin}:$PATH psql -XAtq -v ON_ERROR_STOP=1 -f {}",
+        file.display()
+    )
+}
+
+#[test]
+fn a_violation_fails_the_run_and_is_in_every_report() {
+    let cluster = Cluster::start().expect("a server");
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).display().to_string();
+    let command = looks_twice(&cluster, dir.path());
+    let uri = cluster.uri();
+    let run = ["run", "--upstream", &uri, "--set", "audit.writers=exclusive"];
+    let claim = ["--claim", "repeatable-read", "--min-coverage", "90%"];
+    let reports = [
+        "--json-file",
+        &place("r.json"),
+        "--junit",
+        &place("r.xml"),
+        "--sarif",
+        &place("r.sarif"),
+        "--html",
+        &place("r.html"),
+        "--markdown",
+        &place("r.md"),
+        "--write-baseline",
+        &place("known"),
+    ];
+    let sh = ["--", "sh", "-c", &command];
+    let (code, out, err) = output(&[&run[..], &claim, &reports, &sh].concat());
+    assert_eq!(code, 1, "{out}{err}");
+    for words in [
+        "✗ read_skew at repeatable-read",
+        "answered  t1 «select balance from account where id = 1» → (90)",
+        "what now  pgassay explain read_skew  ",
+        "✗ 1 violation",
+    ] {
+        assert!(out.contains(words), "{words} in\n{out}");
+    }
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read("r.json")).expect("JSON");
+    assert_eq!(json["violations"][0]["rule"], "read_skew");
+    let levels = json["coverage"]["levels"].as_object().expect("levels").keys();
+    assert_eq!(levels.collect::<Vec<_>>(), ["read-committed"]);
+    // Two suites were asked for, by the traffic and by the claim; the third says that it was not.
+    let junit = read("r.xml");
+    assert_eq!(junit.matches("<failure").count(), 1, "{junit}");
+    assert_eq!(
+        junit.matches("no statement was judged at this level").count(),
+        pgassay_rules::CATALOGUE.len(),
+        "{junit}"
+    );
+    assert!(read("r.sarif").contains("1 of 1 violations are not listed"));
+    assert!(read("r.html").contains("read_skew") && read("r.md").contains("read_skew"));
+
+    // Known already, or allowed, or not asked for: the same run passes. Each time from an empty database.
+    let again = format!(
+        "PATH={}:$PATH",
+        cluster.program("psql").parent().unwrap().display()
+    );
+    let again = format!("{again} psql -XAtqc 'drop table account' && {command}");
+    let sh = ["--", "sh", "-c", &again];
+    let (code, out, err) = output(&[&run[..], &claim, &["--baseline", &place("known")], &sh].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("1 violation known or allowed"), "{out}");
+    let (code, out, err) = output(&[&run[..], &sh].concat());
+    assert_eq!(code, 0, "READ COMMITTED allows it: {out}{err}");
+    // The command's own failure comes first.
+    let failing = format!("{again}; exit 5");
+    let sh = ["--", "sh", "-c", &failing];
+    assert_eq!(output(&[&run[..], &claim, &sh].concat()).0, 5);
+}
+
+/// What the templates for GitHub and GitLab do with their inputs, done here.
+#[test]
+fn the_templates_of_ci_systems_run_it() {
+    let cluster = Cluster::start().expect("a server");
+    let dir = tempfile::tempdir().unwrap();
+    let command = looks_twice(&cluster, dir.path());
+    let (reports, summary) = (dir.path().join("reports"), dir.path().join("summary.md"));
+    let github = |inputs: &[(&str, &str)]| {
+        let mut step = Command::new(root().join("deploy/github-action/run.sh"));
+        step.env("INPUT_BINARY", binary())
+            .env("INPUT_REPORTS", &reports)
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .envs(inputs.iter().copied())
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        let output = step.output().expect("the step runs");
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        (output.status.code(), said)
+    };
+    let (code, said) = github(&[("INPUT_RUN", &command), ("INPUT_UPSTREAM", &cluster.uri())]);
+    assert_eq!(code, Some(0), "{said}");
+    for file in ["report.json", "junit.xml", "report.sarif", "report.html"] {
+        assert!(reports.join(file).exists(), "{file}");
+    }
+    assert!(
+        std::fs::read_to_string(&summary)
+            .unwrap()
+            .starts_with("## pgassay")
+    );
+    // A server of its own; a pipe that fails; a rule that does not exist; too little seen.
+    let (code, said) = github(&[("INPUT_RUN", "false | true")]);
+    assert_eq!(code, Some(1), "{said}");
+    let (code, said) = github(&[("INPUT_RUN", "true"), ("INPUT_ALLOW", "phantom lost_updates")]);
+    assert_eq!(
+        (code, said.contains("no rule «lost_updates»")),
+        (Some(2), true),
+        "{said}"
+    );
+    let (code, said) = github(&[("INPUT_RUN", "true"), ("INPUT_MIN_COVERAGE", "0.5")]);
+    assert_eq!(
+        (code, said.contains("::warning title=pgassay coverage::")),
+        (Some(3), true),
+        "{said}"
+    );
+
+    let python = pgassay_tests::deps::find("validators")
+        .expect("deploy/setup.sh test")
+        .join("bin/python");
+    let print =
+        "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1]))['.pgassay'], sys.stdout)";
+    let template = root().join("deploy/gitlab/pgassay.gitlab-ci.yml");
+    let job = Command::new(python)
+        .args(["-c", print])
+        .arg(template)
+        .output()
+        .expect("Python runs");
+    let job: serde_json::Value = serde_json::from_slice(&job.stdout).expect("the template is YAML");
+    let lines: Vec<&str> = job["script"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|l| l.as_str())
+        .collect();
+    let variables = job["variables"].as_object().unwrap().iter();
+    let again = format!(
+        "PATH={}:$PATH psql -XAtqc 'drop table account' && {command}",
+        cluster.program("psql").parent().unwrap().display()
+    );
+    let path = format!(
+        "{}:{}",
+        binary().parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let done = Command::new("sh")
+        .args(["-ec", &lines.join("\n")])
+        .current_dir(dir.path())
+        .envs(variables.map(|(name, value)| (name, value.as_str().expect("a text"))))
+        .env("PGASSAY_RUN_UPSTREAM", cluster.uri())
+        .env("PGASSAY_RUN_MIN_COVERAGE", "0.9")
+        .env("PGASSAY_RUN_COMMAND", again)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .expect("a shell");
+    assert!(done.status.success(), "{done:?}");
+    assert!(
+        done.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert!(dir.path().join("pgassay-reports/junit.xml").exists());
+}
+
 /// One recorded violation, looked at in every way.
 #[test]
 fn a_violation_is_told_the_same_everywhere() {
@@ -234,6 +420,9 @@ fn looked_into(journal: &Path, id: &str, dir: &Path) {
     for words in ["✗ lost_update at serializable", "t1: ", "permutation t1_1"] {
         assert!(out.contains(words), "{words} in {out}");
     }
+    let (code, out, err) = output(&["explain", "lost_update"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("## What to do"), "{out}");
     let (code, _, err) = output(&[
         "explain",
         "v-none",
@@ -305,6 +494,16 @@ fn the_doctor_says_what_to_do() {
     ] {
         assert!(out.contains(words), "{words} in\n{out}");
     }
+    for words in [
+        "✓ clients speak without TLS, on this machine only",
+        "✓ authentication is passed through",
+        "✓ the server is spoken to without TLS (sslmode=disable)",
+        "✓ the admin address 127.0.0.1:0 can be reached from this machine only",
+        "sessions that bypass the proxy can be seen",
+        "✓ nobody is connected past the proxy now",
+    ] {
+        assert!(out.contains(words), "{words} in\n{out}");
+    }
     let nowhere = format!("127.0.0.1:{}", pgassay_tests::cluster::free_port().unwrap());
     let more = [
         "--set",
@@ -322,4 +521,112 @@ fn the_doctor_says_what_to_do() {
     ] {
         assert!(out.contains(words), "{words} in\n{out}");
     }
+}
+
+/// Every line that a set-up can earn with TLS, users, a role with few rights, a stranger, and tables of all kinds.
+#[test]
+fn the_doctor_looks_at_everything() {
+    let ours = Certificates::make("server");
+    let cluster = Cluster::start_with(Options::default().tls(&ours)).expect("a server");
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str| dir.path().join(name).display().to_string();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stranger = runtime.block_on(async {
+        let stranger = lost::connect(&cluster.uri()).await;
+        let tables = "create table plain (id int primary key); create table keyless (id int); \
+             create table hidden (id int primary key); create table veiled (id int primary key); \
+             alter table veiled enable row level security; \
+             create function f() returns trigger language plpgsql as 'begin return new; end'; \
+             create trigger t before insert on plain for each row execute function f(); \
+             create role reader login; grant select on plain, keyless, veiled to reader";
+        stranger.batch_execute(tables).await.expect("tables");
+        stranger
+    });
+    std::fs::write(place("users"), "\"app\" \"secret\"\n").unwrap();
+    let address = cluster.address();
+    let doctor = |uri: &str, set: &[String]| {
+        let mut words = vec!["doctor".to_owned(), "--upstream".to_owned(), uri.to_owned()];
+        for each in set {
+            words.extend(["--set".to_owned(), each.clone()]);
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        output(&words)
+    };
+    let mut set: Vec<String> = vec![
+        "listen=127.0.0.1:0".to_owned(),
+        "admin.listen=127.0.0.1:0".to_owned(),
+        format!("tls.certificate={}", ours.certificate.display()),
+        format!("tls.key={}", ours.key.display()),
+        "tls.mode=require".to_owned(),
+        "auth.mode=terminate".to_owned(),
+        format!("auth.users={}", place("users")),
+        format!("journal.dir={}", place("journal")),
+        "journal.bytes_max=1".to_owned(),
+    ];
+    let root = ours.authority.display();
+    let checked = format!("postgresql://reader@{address}/postgres?sslmode=verify-full&sslrootcert={root}");
+    let (code, out, err) = doctor(&checked, &set);
+    assert_eq!(code, 0, "{out}{err}");
+    for words in [
+        "✓ clients must use TLS; the certificate and its key fit",
+        "✓ clients prove themselves to pgassay: 1 in the user list",
+        "✓ the journal can be written in",
+        "MiB are free there",
+        "✓ the server is spoken to in TLS, its certificate is checked (sslmode=verify-full)",
+        "the side connection is reader",
+        "! sessions of other users cannot be seen",
+        "GRANT pg_read_all_stats TO reader",
+        "! 1 tables cannot be read by this role",
+        "! 1 tables have row security",
+        "! 1 tables have triggers",
+        "! 1 tables have no primary key",
+    ] {
+        assert!(out.contains(words), "{words} in\n{out}");
+    }
+    // The other way round: nobody is checked, and somebody is there.
+    let unchecked = format!("postgresql://postgres@{address}/postgres?sslmode=require");
+    let (code, out, err) = doctor(&unchecked, &set);
+    assert_eq!(code, 0, "{out}{err}");
+    for words in [
+        "! the server is spoken to in TLS, whoever it is",
+        "! sessions are connected to this database already: ",
+    ] {
+        assert!(out.contains(words), "{words} in\n{out}");
+    }
+    drop(stranger);
+
+    // What is wrong is told, all of it.
+    std::fs::write(place("users"), "nonsense\n").unwrap();
+    let other = Certificates::make("other");
+    set[3] = format!("tls.key={}", other.key.display());
+    set.push("thresholds.fail_on=lost_updates".to_owned());
+    set.push("journal.dir=/proc/nowhere".to_owned());
+    let wrong = format!(
+        "postgresql://reader@{address}/postgres?sslmode=verify-full&sslrootcert={}",
+        other.authority.display()
+    );
+    let (code, out, _) = doctor(&wrong, &set);
+    assert_eq!(code, 1, "{out}");
+    for words in [
+        "✗ there is no rule «lost_updates»",
+        "✗ clients cannot be offered TLS",
+        "✗ clients cannot be authenticated",
+        "✗ the journal cannot be written in /proc/nowhere",
+        "cannot be reached",
+    ] {
+        assert!(out.contains(words), "{words} in\n{out}");
+    }
+    let nobody = format!("postgresql://nobody@{address}/postgres");
+    let (code, out, _) = doctor(
+        &nobody,
+        &[
+            "listen=127.0.0.1:0".to_owned(),
+            "admin.listen=127.0.0.1:0".to_owned(),
+        ],
+    );
+    assert_eq!(code, 1, "{out}");
+    assert!(
+        out.contains("✗ the side connection cannot log in") && out.contains("Set side.uri"),
+        "{out}"
+    );
 }

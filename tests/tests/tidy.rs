@@ -386,3 +386,21 @@ fn the_chart_carries_the_rules_and_dashboards_as_they_are() {
         .collect();
     assert_tidy(complaints);
 }
+
+/// A sentence about a reason that nobody counts any more helps nobody.
+#[test]
+fn every_reason_that_has_a_sentence_is_counted_somewhere() {
+    let is_source = |path: &&PathBuf| {
+        short(path).starts_with("audit/src/") && !short(path).ends_with("report/reasons.rs")
+    };
+    let code: String = with_ending("rs")
+        .iter()
+        .filter(is_source)
+        .map(|path| read(path))
+        .collect();
+    let complaints = pgassay_audit::report::reasons::names()
+        .filter(|name| !code.contains(&format!("\"{name}\"")))
+        .map(|name| format!("audit/src/report/reasons.rs explains «{name}», which is not counted anywhere"))
+        .collect();
+    assert_tidy(complaints);
+}

@@ -3,6 +3,22 @@
 use crate::verdict::Violation;
 use pgassay_rules::anomaly;
 
+/// The wrong answers, one by one: what was asked by whom, and what it got.
+pub fn answers(violation: &Violation) -> Vec<&str> {
+    let observed = violation.observed.as_str();
+    let names = || violation.transactions.iter().map(|t| t.name.as_str());
+    // `t1 «…» → …; t2 «…» → …`, where a statement may hold semicolons of its own.
+    let begins = |at: &usize| names().any(|name| observed[at + 2..].starts_with(&format!("{name} «")));
+    let cuts = observed.match_indices("; ").map(|(at, _)| at).filter(begins);
+    let (mut parts, mut from) = (Vec::new(), 0);
+    for at in cuts {
+        parts.push(&observed[from..at]);
+        from = at + 2;
+    }
+    parts.push(&observed[from..]);
+    parts
+}
+
 /// Lines of the told story that say more than a list of steps does; else what the dependencies say.
 pub fn of(violation: &Violation) -> String {
     let summary = anomaly::by_name(&violation.rule).map_or("", |rule| rule.summary);

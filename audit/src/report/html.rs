@@ -71,7 +71,7 @@ fn section(body: &mut String, violation: &Violation, pardon: Option<&str>) {
     let _ = write!(
         body,
         "<section>\n<h1>{} <span class=\"soft\">at {}</span></h1>\n<p>{} <span class=\"soft\">{}</span> {}</p>\n<div class=\"told\" data-id=\"{}\">\n\
-         <p class=\"prose\">{}</p>\n<div class=\"answers\"><div class=\"observed\"><h3>✗ The database answered</h3><p>{}</p></div>\
+         <p class=\"prose\">{}</p>\n<div class=\"answers\"><div class=\"observed\"><h3>✗ The database answered</h3>{}</div>\
          <div class=\"expected\"><h3>✓ Right would have been</h3><ul>",
         escape(&violation.rule),
         violation.level,
@@ -83,7 +83,10 @@ fn section(body: &mut String, violation: &Violation, pardon: Option<&str>) {
         )),
         escape(&violation.id),
         escape(&brief::of(violation)),
-        escape(&violation.observed),
+        brief::answers(violation)
+            .iter()
+            .map(|answer| format!("<p>{}</p>", escape(answer)))
+            .collect::<String>(),
     );
     for right in &violation.expected {
         let _ = write!(body, "<li>{}</li>", escape(right));

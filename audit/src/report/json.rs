@@ -24,6 +24,7 @@ pub fn summary(summary: &Summary) -> Value {
             "partial": coverage.partial,
             "unchecked": coverage.unchecked,
             "reasons": coverage.reasons,
+            "levels": coverage.levels,
             "shapes": coverage.shapes,
         },
         "tiers": summary.tiers,
@@ -63,6 +64,7 @@ pub fn violation(violation: &Violation) -> Value {
             "culprit": step.culprit,
         })).collect::<Vec<_>>(),
         "observed": violation.observed,
+        "answers": brief::answers(violation),
         "expected": violation.expected,
         "edges": violation.edges,
         "initial": violation.initial,
@@ -83,6 +85,7 @@ pub fn headline(violation: &Violation) -> Value {
         "transactions": violation.transactions.len(),
         "statements": violation.transactions.iter().map(|t| t.statements.len()).sum::<usize>(),
         "observed": violation.observed,
+        "answers": brief::answers(violation),
     })
 }
 

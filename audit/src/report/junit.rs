@@ -1,7 +1,7 @@
 //! JUnit XML: one test case per rule and level, so that a CI system shows what was and was not judged.
 //!
-//! Failed: a violation that counts. Skipped: no statement was judged, so silence means nothing.
-//! Passed: statements were judged and none broke the rule.
+//! Failed: a violation that counts. Skipped: no statement was judged at this level, so silence means nothing.
+//! Passed: statements were judged at this level and none broke the rule.
 
 use super::gate::Gate;
 use super::text;
@@ -25,8 +25,8 @@ pub fn report(
     claim: Option<Level>,
 ) -> Result<String, quick_junit::SerializeError> {
     let mut report = Report::new("pgassay");
-    let judged = summary.coverage.checked + summary.coverage.partial > 0;
     for level in levels(summary, claim) {
+        let judged = is_judged(summary, level, claim);
         let mut suite = TestSuite::new(format!("pgassay.{level}"));
         for rule in CATALOGUE {
             let found: Vec<&Violation> = summary
@@ -39,6 +39,14 @@ pub fn report(
         report.add_test_suite(suite);
     }
     report.to_string()
+}
+
+/// A claimed level is asked of every transaction, any other only of those that ran at it.
+fn is_judged(summary: &Summary, level: Level, claim: Option<Level>) -> bool {
+    match claim == Some(level) {
+        true => summary.coverage.checked + summary.coverage.partial > 0,
+        false => summary.coverage.levels.get(&level).is_some_and(|n| *n > 0),
+    }
 }
 
 fn case(rule: &str, level: Level, found: &[&Violation], gate: &Gate, judged: bool) -> TestCase {
@@ -57,7 +65,7 @@ fn case(rule: &str, level: Level, found: &[&Violation], gate: &Gate, judged: boo
     } else if let Some(why) = found.first().and_then(|v| gate.pardon(v)) {
         skipped(why)
     } else if !judged {
-        skipped("no statement was judged")
+        skipped("no statement was judged at this level")
     } else {
         TestCaseStatus::success()
     };
@@ -88,7 +96,16 @@ mod tests {
         assert_eq!(xml.matches("<testcase ").count(), CATALOGUE.len() * 3);
         assert_eq!(xml.matches("<failure ").count(), 2);
         assert!(xml.contains("failures=\"2\""), "{xml}");
-        assert!(!xml.contains("<skipped"));
+        // Nobody ran at REPEATABLE READ: its suite must not look green.
+        let skipped = "no statement was judged at this level";
+        assert_eq!(xml.matches(skipped).count(), CATALOGUE.len());
+        let suite = xml
+            .split("<testsuite name=")
+            .find(|s| s.starts_with("\"pgassay.repeatable-read\""));
+        assert_eq!(suite.map(|s| s.matches(skipped).count()), Some(CATALOGUE.len()));
+        // Claimed for all of them, it was asked of all of them.
+        let claimed = report(&sample::summary(), &Gate::default(), Some(Level::RepeatableRead)).unwrap();
+        assert!(!claimed.contains("<skipped"), "{claimed}");
     }
 
     #[test]

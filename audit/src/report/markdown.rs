@@ -2,11 +2,11 @@
 //!
 //! GitHub shows about ten annotations of a kind per step: the rest is in the job summary only.
 
-use super::brief;
 use super::gate::{Gate, Verdict, checked_share};
 use super::source;
 use super::steps::{self, Act};
 use super::text::{grouped, one_line, percent};
+use super::{brief, reasons as words};
 use crate::verdict::{Summary, Violation};
 use pgassay_rules::anomaly;
 use std::fmt::Write;
@@ -71,7 +71,14 @@ pub fn summary(summary: &Summary, gate: &Gate) -> String {
         let mut reasons: Vec<_> = coverage.reasons.iter().collect();
         reasons.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
         for (reason, count) in reasons.into_iter().take(REASONS) {
-            let _ = writeln!(out, "| {} | {} |", grouped(*count), cell(reason));
+            let meaning = words::meaning(reason).map_or(String::new(), |words| format!(": {words}"));
+            let _ = writeln!(
+                out,
+                "| {} | {}{} |",
+                grouped(*count),
+                cell(reason),
+                cell(&meaning)
+            );
         }
         out.push_str("\n</details>\n");
     }
@@ -111,7 +118,10 @@ pub fn violation(violation: &Violation) -> String {
     if all.len() > STEPS {
         let _ = writeln!(out, "| | | … {} more steps | |", all.len() - STEPS);
     }
-    let _ = writeln!(out, "\n**Answered:** {}  ", escape(&violation.observed));
+    out.push('\n');
+    for answered in brief::answers(violation) {
+        let _ = writeln!(out, "**Answered:** {}  ", escape(answered));
+    }
     for right in &violation.expected {
         let _ = writeln!(out, "**Right:** {}  ", escape(right));
     }

@@ -10,6 +10,7 @@
 
 pub mod redact;
 pub mod brief;
+pub mod reasons;
 pub mod steps;
 pub mod gate;
 pub mod text;

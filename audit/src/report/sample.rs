@@ -92,7 +92,7 @@ pub fn lost_update() -> Violation {
                 "t2 read account(1) = 100, the version that t1 then replaced",
             ),
         ],
-        initial: vec!["account(1) = (1, 100)".into()],
+        initial: vec!["account: id = 1, balance = 100".into()],
         ground: Ground {
             create: vec![
                 "CREATE TABLE account (id integer NOT NULL, balance integer, CONSTRAINT account_pkey PRIMARY KEY (id))"
@@ -166,8 +166,8 @@ pub fn write_skew() -> Violation {
             ),
         ],
         initial: vec![
-            "doctors(alice) = (alice, t)".into(),
-            "doctors(bob) = (bob, t)".into(),
+            "doctors: name = alice, on_call = t".into(),
+            "doctors: name = bob, on_call = t".into(),
         ],
         ground: Ground {
             create: vec![
@@ -240,6 +240,7 @@ pub fn summary() -> Summary {
                 ("function to_tsvector()".to_owned(), 84),
                 ("table log is partial".to_owned(), 400),
             ]),
+            levels: BTreeMap::from([(Level::ReadCommitted, 12_300), (Level::Serializable, 4_000)]),
             shapes: vec![
                 shape("SELECT balance FROM account WHERE id = $1", 8_000, 0, 0, None),
                 shape("UPDATE account SET balance = $1 WHERE id = $2", 7_900, 0, 0, None),

@@ -207,6 +207,11 @@ fn indent(sql: &str) -> String {
 
 /// Puts the values in the place of `$1`, `$2` …, outside of literals, quoted names and comments.
 pub fn inline(sql: &str, parameters: &[String]) -> String {
+    inline_as(sql, parameters, parameter)
+}
+
+/// The same, each value written down by `write`.
+pub fn inline_as(sql: &str, parameters: &[String], write: impl Fn(&str) -> String) -> String {
     if parameters.is_empty() {
         return sql.to_owned();
     }
@@ -221,7 +226,7 @@ pub fn inline(sql: &str, parameters: &[String]) -> String {
             let digits = sql[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
             let number: usize = sql[at + 1..at + 1 + digits].parse().unwrap_or(0);
             match number.checked_sub(1).and_then(|n| parameters.get(n)) {
-                Some(value) => out.push_str(&parameter(value)),
+                Some(value) => out.push_str(&write(value)),
                 None => out.push_str(&sql[at..at + 1 + digits]),
             }
             at += 1 + digits;
@@ -268,7 +273,8 @@ fn opaque(sql: &str, at: usize) -> Option<usize> {
 }
 
 /// A parameter as a literal of unknown type, as it is in text form.
-fn parameter(value: &str) -> String {
+/// A bound value as a literal that any type can be read from.
+pub fn parameter(value: &str) -> String {
     match value {
         "NULL" => "NULL".to_owned(),
         known => literal(known),

@@ -3,9 +3,9 @@
 //! In: a summary, and whether the reader sees colours. Out: lines of at most a terminal's width where
 //! the traffic allows it.
 
-use super::brief;
 use super::gate::{Gate, Verdict, checked_share};
 use super::steps::{self, Act};
+use super::{brief, reasons};
 use crate::verdict::{CoverageSummary, Summary, Violation};
 use pgassay_rules::anomaly;
 use std::fmt::Write;
@@ -76,6 +76,18 @@ pub fn totals(summary: &Summary, gate: &Gate, paint: Paint) -> String {
             .collect();
         let _ = writeln!(out, "  decided   {}", tiers.join(" · "));
     }
+    if let Some(first) = summary.violations.iter().find(|v| gate.counts(v)) {
+        let _ = writeln!(
+            out,
+            "  what now  pgassay explain {}    what it means, and what to do",
+            first.rule
+        );
+        let _ = writeln!(
+            out,
+            "            pgassay explain {} --journal DIR    the story again, with scripts that try to reproduce it",
+            first.id
+        );
+    }
     if summary.gaps > 0 {
         let gaps = plural(summary.gaps, "hole");
         let _ = writeln!(
@@ -138,7 +150,11 @@ pub fn violation(violation: &Violation, paint: Paint) -> String {
             out.push_str(&answer(&step.answer, step.culprit, &indent, paint));
         }
     }
-    let _ = writeln!(out, "\n  {}  {}", paint.red("answered"), violation.observed);
+    out.push('\n');
+    for (index, answered) in brief::answers(violation).iter().enumerate() {
+        let label = if index == 0 { "answered" } else { "and     " };
+        let _ = writeln!(out, "  {}  {answered}", paint.red(label));
+    }
     for (index, right) in violation.expected.iter().enumerate() {
         let label = if index == 0 { "right   " } else { "or      " };
         let _ = writeln!(out, "  {}  {right}", paint.green(label));
@@ -198,19 +214,25 @@ fn coverage(coverage: &CoverageSummary, paint: Paint) -> String {
         part(coverage.partial),
         part(coverage.unchecked)
     );
-    let mut reasons: Vec<(&String, &u64)> = coverage.reasons.iter().collect();
-    reasons.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
-    for (index, (name, count)) in reasons.iter().take(REASONS_SHOWN).enumerate() {
-        let label = if index == 0 { "why not" } else { "" };
-        let _ = writeln!(out, "  {label:<8}  {:>9}  {name}", grouped(**count));
+    let mut counted: Vec<(&String, &u64)> = coverage.reasons.iter().collect();
+    counted.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
+    for (index, (name, count)) in counted.iter().take(REASONS_SHOWN).enumerate() {
+        // Some are counted beside statements that were checked.
+        let label = match index {
+            0 if coverage.checked == all => "noted",
+            0 => "why not",
+            _ => "",
+        };
+        let meaning = reasons::meaning(name).map_or(String::new(), |words| paint.dim(&format!("  {words}")));
+        let _ = writeln!(out, "  {label:<8}  {:>9}  {name}{meaning}", grouped(**count));
     }
-    if reasons.len() > REASONS_SHOWN {
-        let rest: u64 = reasons[REASONS_SHOWN..].iter().map(|(_, count)| **count).sum();
+    if counted.len() > REASONS_SHOWN {
+        let rest: u64 = counted[REASONS_SHOWN..].iter().map(|(_, count)| **count).sum();
         let _ = writeln!(
             out,
             "            {:>9}  {} other reasons",
             grouped(rest),
-            reasons.len() - REASONS_SHOWN
+            counted.len() - REASONS_SHOWN
         );
     }
     out

@@ -6,11 +6,12 @@ use crate::metrics::lag_seconds;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use pgassay_audit::report::json;
+use pgassay_audit::report::{json, reasons};
 use pgassay_audit::verdict::Violation;
 use pgassay_rules::anomaly;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The same as `pgassay check --json` prints.
@@ -57,7 +58,12 @@ pub async fn violation(
 /// What was and was not checked, by reason and by statement shape.
 pub async fn coverage(State(shared): State<Shared>) -> Json<Value> {
     let coverage = shared.live.audit().summary.coverage.clone();
-    Json(json!(coverage))
+    let shapes = coverage.shapes.iter().filter_map(|shape| shape.reason.as_ref());
+    let all = coverage.reasons.keys().chain(shapes);
+    let meanings: BTreeMap<&String, &str> = all.filter_map(|r| Some((r, reasons::meaning(r)?))).collect();
+    let mut told = json!(coverage);
+    told["meanings"] = json!(meanings);
+    Json(told)
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,7 +86,7 @@ pub async fn live(State(shared): State<Shared>, Query(Since { since }): Query<Si
         "started_at": live.started_at,
         "ready": live.is_ready(),
         "draining": live.draining.load(Relaxed),
-        "listen": config.listen,
+        "listen": live.addresses.get().unwrap_or(&config.listen),
         "profile": config.audit.profile,
         "claim": config.audit.claim,
         "record_only": config.record_only,

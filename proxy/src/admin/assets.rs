@@ -23,14 +23,16 @@ struct Runbooks;
 
 /// What to do about a rule, in Markdown.
 pub async fn runbook(Path(rule): Path<String>) -> Response {
-    match Runbooks::get(&format!("{rule}.md")) {
-        Some(file) => (
-            [(header::CONTENT_TYPE, "text/markdown; charset=utf-8")],
-            file.data.into_owned(),
-        )
-            .into_response(),
+    match runbook_of(&rule) {
+        Some(text) => ([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], text).into_response(),
         None => (StatusCode::NOT_FOUND, "there is no such runbook\n").into_response(),
     }
+}
+
+/// The runbook of a rule or an alert.
+pub fn runbook_of(name: &str) -> Option<String> {
+    let file = Runbooks::get(&format!("{name}.md"))?;
+    Some(String::from_utf8_lossy(&file.data).into_owned())
 }
 
 pub async fn index() -> Response {

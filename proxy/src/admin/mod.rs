@@ -9,7 +9,7 @@
 //!   - nothing here changes anything: there are only reads, and stories that are judged and forgotten.
 
 mod api;
-mod assets;
+pub mod assets;
 mod cut;
 mod download;
 mod editor;

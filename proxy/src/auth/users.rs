@@ -55,6 +55,14 @@ impl Users {
         })
     }
 
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     pub fn knows(&self, user: &str) -> bool {
         self.known.contains_key(user)
     }

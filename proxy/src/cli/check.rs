@@ -3,12 +3,12 @@
 //! Exit codes: 0 nothing wrong, 1 a violation, 2 wrong usage or unreadable input, 3 nothing wrong but too
 //! little coverage.
 
-use super::{Usage, report};
+use super::{Usage, report, wait};
 use crate::config::Config;
 use crate::record;
 use indicatif::{ProgressBar, ProgressStyle};
 use pgassay_audit::trace::Record;
-use pgassay_audit::trace::journal::{Ahead, Key, Reader};
+use pgassay_audit::trace::journal::{Ahead, Index, Key, Reader};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::{Level, profile::Profile};
@@ -115,8 +115,8 @@ pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summ
             );
         }
     }
-    auditor.finish();
     progress.finish();
+    wait::watch(|| "deciding what is still open".to_owned(), || auditor.finish());
     Ok(auditor.summary())
 }
 
@@ -143,10 +143,17 @@ fn read_story(path: &Path, claim: Option<Level>) -> Result<Vec<Record>, Usage> {
     script::parse(&story, claim.unwrap_or(Level::ReadCommitted)).map_err(|error| place(&error))
 }
 
+fn recorded(journal: &Path) -> u64 {
+    let index = Index::read(journal);
+    index.segments.iter().map(|segment| segment.records).sum()
+}
+
 /// Says how far it is when that takes longer than two seconds and somebody watches.
 struct Progress {
     started: Instant,
     records: u64,
+    /// As the journal's index has it, which need not be right.
+    all: Option<u64>,
     name: String,
     bar: Option<ProgressBar>,
 }
@@ -156,6 +163,7 @@ impl Progress {
         Progress {
             started: Instant::now(),
             records: 0,
+            all: Some(recorded(path)).filter(|all| *all > 0),
             name: path.display().to_string(),
             bar: None,
         }
@@ -170,9 +178,17 @@ impl Progress {
             && self.started.elapsed() > Duration::from_secs(2)
             && std::io::stderr().is_terminal()
         {
-            let bar = ProgressBar::new_spinner();
-            let style =
-                ProgressStyle::with_template("{spinner} {msg}  {human_pos} records  {per_sec}  {elapsed}");
+            let (bar, template) = match self.all {
+                Some(all) => (
+                    ProgressBar::new(all),
+                    "{msg}  {bar:30} {human_pos}/{human_len} records  {per_sec}  {eta} left",
+                ),
+                None => (
+                    ProgressBar::new_spinner(),
+                    "{spinner} {msg}  {human_pos} records  {per_sec}  {elapsed}",
+                ),
+            };
+            let style = ProgressStyle::with_template(template);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.set_message(self.name.clone());
             self.bar = Some(bar);

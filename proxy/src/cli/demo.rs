@@ -1,9 +1,11 @@
 //! `pgassay demo`: a throw-away database, the proxy and a workload, to look at.
 //!
-//! Two acts. First a bank at all three levels, audited at the level each transaction runs at: nothing to report.
+//! Three acts. First a bank at all three levels, audited at the level each transaction runs at: nothing to report.
 //! Then the same bank at READ COMMITTED, asked «would this have been serializable?»: the smallest story of the
-//! first violation. Ctrl-C ends it; server and data are gone afterwards.
+//! first violation. Then, where somebody watches, the same on the web page, until Ctrl-C. Server and data are gone
+//! afterwards.
 
+use crate::cli::report;
 use crate::cli::workload::{advance, bar};
 use crate::config::Config;
 use crate::serve::Running;
@@ -31,6 +33,20 @@ pub struct Args {
     /// The same seed gives the same transactions
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Show the page in the end, until Ctrl-C, even if this is no terminal
+    #[arg(long)]
+    pub page: bool,
+    /// Leave out the page
+    #[arg(long, conflicts_with = "page")]
+    pub no_page: bool,
+}
+
+impl Args {
+    /// Nobody may be there to press Ctrl-C: then it must end by itself.
+    fn shows_page(&self) -> bool {
+        let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        self.page || (watched && !self.fast && !self.no_page)
+    }
 }
 
 pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
@@ -43,11 +59,7 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     };
     runtime.spawn(raise(interrupt, stop.clone()));
 
-    let paint = if std::io::stdout().is_terminal() {
-        Paint::Ansi
-    } else {
-        Paint::Plain
-    };
+    let paint = report::paint(&std::io::stdout());
     println!("{}", paint.dim("starting a throw-away PostgreSQL …"));
     let server = Throwaway::start(&[("deadlock_timeout", "50ms")])?;
     println!(
@@ -94,18 +106,29 @@ pub fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     if stop.load(Ordering::Relaxed) {
         return Ok(farewell());
     }
-    let Some(first) = claimed.violations.first() else {
-        print!("{}", text::totals(&claimed, &Gate::default(), paint));
-        println!("\nNothing was found this time; a longer run or another --seed may tell.");
-        return Ok(ExitCode::SUCCESS);
-    };
-    print!("{}", text::violation(first, paint));
-    println!();
-    print!("{}", text::totals(&claimed, &Gate::default(), paint));
-    println!(
-        "\nPostgreSQL did nothing wrong: READ COMMITTED does not promise this. An application that needs it"
-    );
-    println!("has to ask for SERIALIZABLE. Audit your own traffic:");
+    match claimed.violations.first() {
+        None => {
+            print!("{}", text::totals(&claimed, &Gate::default(), paint));
+            println!("\nNothing was found this time; a longer run or another --seed may tell.");
+        }
+        Some(first) => {
+            print!("{}", text::violation(first, paint));
+            if claimed.violations.len() > 1 {
+                println!("\n… and {} more like it.", claimed.violations.len() - 1);
+            }
+            println!();
+            print!("{}", text::totals(&claimed, &Gate::default(), paint));
+            println!(
+                "\nPostgreSQL did nothing wrong: READ COMMITTED does not promise this. An application that needs it"
+            );
+            println!("has to ask for SERIALIZABLE.");
+        }
+    }
+    if args.shows_page() {
+        stage.page()?;
+        farewell();
+    }
+    println!("\nAudit your own traffic:");
     println!("  pgassay proxy --listen 127.0.0.1:6432 --upstream HOST:5432");
     Ok(ExitCode::SUCCESS)
 }
@@ -122,13 +145,7 @@ struct Stage<'a> {
 impl Stage<'_> {
     /// Runs the bank at each level through a proxy of its own; returns what the audit says.
     fn act(&self, levels: &[Level], claim: Option<Level>) -> anyhow::Result<Summary> {
-        let mut config = self.config.clone();
-        config.listen = vec!["127.0.0.1:0".to_owned()];
-        config.upstream = self.server.uri();
-        config.side.uri = Some(self.server.uri());
-        config.admin.listen = None;
-        config.audit.claim = claim.map(|level| level.name().to_owned());
-        let proxy = Running::start(config)?;
+        let proxy = Running::start(self.config(claim, None))?;
         let target = uri(proxy.port().context("the proxy has no TCP port")?);
         for level in levels {
             if self.stop.load(Ordering::Relaxed) {
@@ -145,7 +162,48 @@ impl Stage<'_> {
         Ok(super::wait::watch(left, || proxy.stop()).summary())
     }
 
-    async fn bank(&self, target: &str, level: Level, proxy: &Running) -> anyhow::Result<()> {
+    fn config(&self, claim: Option<Level>, admin: Option<String>) -> Config {
+        let mut config = self.config.clone();
+        config.listen = vec!["127.0.0.1:0".to_owned()];
+        config.upstream = self.server.uri();
+        config.side.uri = Some(self.server.uri());
+        config.admin.listen = admin;
+        config.audit.claim = claim.map(|level| level.name().to_owned());
+        config
+    }
+
+    /// The same on the page, with a bank that works leisurely, until somebody has seen enough.
+    fn page(&self) -> anyhow::Result<()> {
+        println!("\n3. The same on a page, while the bank goes on.\n");
+        let claim = Some(Level::Serializable);
+        // Somebody may have the usual address already.
+        let usual = self.config.admin.listen.clone();
+        let proxy = Running::start(self.config(claim, usual))
+            .or_else(|_| Running::start(self.config(claim, Some("127.0.0.1:0".to_owned()))))?;
+        let target = uri(proxy.port().context("the proxy has no TCP port")?);
+        let page = proxy.admin_address().context("the page has no address")?;
+        println!("  look at   http://{page}");
+        println!("  talk to   {target}");
+        println!("\nCtrl-C ends it.");
+        let worked = self.runtime.block_on(self.leisurely(&target));
+        proxy.stop();
+        worked
+    }
+
+    async fn leisurely(&self, target: &str) -> anyhow::Result<()> {
+        let (workload, mut options) = self.workload(target, Level::ReadCommitted)?;
+        options.clients = options.clients.min(3);
+        options.length = Length::Transactions(15);
+        pgassay_workloads::setup(&*workload, &options).await?;
+        while !self.stop.load(Ordering::Relaxed) {
+            pgassay_workloads::run(workload.clone(), &options, |_| ()).await?;
+            options.seed += 1;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+
+    fn workload(&self, target: &str, level: Level) -> anyhow::Result<(Arc<dyn Workload>, Options)> {
         // Few accounts, so that transactions meet each other.
         let knobs = Knobs::default()
             .set("accounts", 12.0)
@@ -157,6 +215,11 @@ impl Stage<'_> {
         options.level = level;
         options.seed = self.args.seed;
         options.stop = self.stop.clone();
+        Ok((workload, options))
+    }
+
+    async fn bank(&self, target: &str, level: Level, proxy: &Running) -> anyhow::Result<()> {
+        let (workload, mut options) = self.workload(target, level)?;
         options.length = Length::Duration(Duration::from_millis(if self.args.fast { 700 } else { 5_000 }));
         pgassay_workloads::setup(&*workload, &options).await?;
         let bar = bar(&format!("{:16}", level.name()), &options);

@@ -1,8 +1,10 @@
 //! `pgassay explain ID`: the story of a violation, its SQL, and scripts that try to reproduce it.
+//! `pgassay explain RULE`: what such a violation means, and what to do.
 //!
 //! The violation comes from journals that are audited again, or from a proxy that is running.
 
 use super::{Usage, check, report};
+use crate::admin::assets;
 use crate::config::Config;
 use crate::record;
 use pgassay_audit::report::{html, json, script, spec, svg, text};
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The violation, as reports and metrics name it: v-…
+    /// The violation, as reports and metrics name it (v-…), or a rule such as lost_update: its runbook
     #[arg(value_name = "ID")]
     id: String,
     /// Audit these journals again and look there (default: ask the running proxy)
@@ -47,7 +49,9 @@ enum Format {
 
 pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::stdout();
-    let told = if args.journal.is_empty() {
+    let told = if let Some(runbook) = assets::runbook_of(&args.id) {
+        runbook
+    } else if args.journal.is_empty() {
         from_proxy(&args, &config)?
     } else {
         config.audit.profile = args.profile.clone().unwrap_or(config.audit.profile);

@@ -10,7 +10,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Variables with our prefix that are not keys.
-const OTHER_VARIABLES: &[&str] = &["PGASSAY_CONFIG", "PGASSAY_PG_BIN", "PGASSAY_DEPS"];
+const OTHER_VARIABLES: &[&str] = &[
+    "PGASSAY_CONFIG",
+    "PGASSAY_PG_BIN",
+    "PGASSAY_DEPS",
+    "PGASSAY_TARGET",
+];
+/// What the templates for CI systems (deploy/gitlab/) call their own.
+const OF_TEMPLATES: &str = "PGASSAY_RUN_";
 
 /// The effective configuration and where each key of it came from.
 #[derive(Clone, Debug)]
@@ -143,7 +150,7 @@ impl Loaded {
         }
         for name in variables
             .keys()
-            .filter(|name| !OTHER_VARIABLES.contains(&name.as_str()))
+            .filter(|name| !OTHER_VARIABLES.contains(&name.as_str()) && !name.starts_with(OF_TEMPLATES))
         {
             let known: Vec<String> = defaults.keys().map(|key| variable_name(key)).collect();
             let guess = nearest(name, known.iter().map(String::as_str));

@@ -55,6 +55,7 @@ fn slack(violation: &Violation) -> Value {
             ] },
             { "type": "context", "elements": [
                 { "type": "mrkdwn", "text": format!("`{}` · {}", violation.id, timestamp(violation.at)) },
+                { "type": "mrkdwn", "text": next_steps(violation) },
             ] },
         ],
     })
@@ -78,9 +79,18 @@ fn pagerduty(violation: &Violation, routing_key: &str) -> Value {
                 "story": brief::of(violation),
                 "answered": violation.observed,
                 "right": violation.expected,
+                "next": next_steps(violation),
             },
         },
     })
+}
+
+/// Whoever was woken has a terminal at least.
+fn next_steps(violation: &Violation) -> String {
+    format!(
+        "`pgassay explain {}` tells the whole story, `pgassay explain {}` what to do",
+        violation.id, violation.rule
+    )
 }
 
 /// Slack reads these three as its own.
@@ -148,6 +158,12 @@ mod tests {
         assert_eq!(page["event_action"], "trigger");
         assert_eq!(page["dedup_key"], told.fingerprint);
         assert_eq!(page["payload"]["severity"], "critical");
+        for told in [&slack, &page] {
+            let text = told.to_string();
+            for next in ["pgassay explain v-5d1e0c94b7aa-1", "pgassay explain lost_update"] {
+                assert!(text.contains(next), "{next} in {text}");
+            }
+        }
         assert!(Shape::named("teams").is_err());
     }
 

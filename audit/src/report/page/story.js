@@ -68,7 +68,7 @@ export function showTrace(root, trace) {
 
 function answers(violation) {
   return element("div", { class: "answers" },
-    element("div", { class: "observed" }, element("h3", {}, "✗ The database answered"), element("p", {}, violation.observed)),
+    element("div", { class: "observed" }, element("h3", {}, "✗ The database answered"), ...(violation.answers ?? [violation.observed]).map((answer) => element("p", {}, answer))),
     element("div", { class: "expected" }, element("h3", {}, violation.expected.length > 1 ? "✓ Any of these would have been right" : "✓ Right would have been"),
       element("ul", {}, ...violation.expected.map((right) => element("li", {}, right)))));
 }
@@ -300,7 +300,10 @@ function picture(violation, model, chosen) {
     const [start, end] = ends(edge);
     if (start !== null && end !== null) reveal(Math.min(start, end) - 40, Math.max(start, end) + 40);
     const name = (i) => violation.transactions[i]?.name ?? "?";
+    const reader = edge.kind === "rw" ? edge.from : edge.to, sent = violation.transactions[reader]?.reads?.[edge.read];
+    const read = ["rw", "wr"].includes(edge.kind) ? model.steps.find((step) => step.transaction === reader && step.act === "statement" && step.window.sent === sent) : null;
     detail.replaceChildren(element("b", {}, `${name(edge.from)} must come before ${name(edge.to)}`), element("p", {}, edge.why),
+      ...(read ? [element("span", { class: "soft" }, `${name(reader)} read it here, ${relative(read.window.sent, model.origin)}:`), element("pre", {}, `${filled(read)}\n→ ${read.answer}`)] : []),
       element("span", { class: "soft" }, MEANING[edge.kind] ?? ""));
     redraw();
   });
@@ -371,6 +374,9 @@ function picture(violation, model, chosen) {
   return element("div", { class: "picture" }, tools, element("div", { class: "picture-body" }, names, scroll), detail, legend);
 }
 
+// A statement with its parameters.
+function filled(step) { return step.parameters.length ? `${step.sql}\n[${step.parameters.join(", ")}]` : step.sql; }
+
 function fate(committed) { return committed === true ? "committed" : committed === false ? "rolled back" : "outcome unknown"; }
 
 function explainStep(step, who, origin, index, count) {
@@ -385,7 +391,9 @@ function explainStep(step, who, origin, index, count) {
 
 // The list of steps; beyond a few hundred only the rows in view exist.
 function rows(violation, model, chosen) {
-  const HEIGHT = 30, virtual = model.steps.length > 200;
+  // On a narrow screen the statement and its answer have a line each.
+  const narrow = matchMedia("(max-width: 640px)"), tall = () => (narrow.matches ? 74 : 30);
+  const virtual = model.steps.length > 200;
   const box = element("div", { class: virtual ? "rows virtual" : "rows", tabindex: virtual ? "0" : null });
   let marked = null;
   const row = (step, index) => {
@@ -394,30 +402,33 @@ function rows(violation, model, chosen) {
       onclick: () => chosen.dispatchEvent(new CustomEvent("step", { detail: { index } })) },
       element("span", { class: "when" }, relative(step.window.sent, model.origin)),
       element("span", { class: `who lane${step.transaction % 5}` }, who.name),
-      element("span", { title: step.sql }, oneLine(step.sql) + (step.parameters.length ? `  [${step.parameters.join(", ")}]` : "")),
+      element("span", { class: "sql", title: step.sql }, oneLine(step.sql) + (step.parameters.length ? `  [${step.parameters.join(", ")}]` : "")),
       element("span", { class: "answer" }, step.answer && step.act === "statement" ? `${step.culprit ? "✗" : "→"} ${oneLine(step.answer)}` : ""));
-    if (virtual) made.style.top = `${index * HEIGHT}px`;
+    if (virtual) made.style.top = `${index * tall()}px`;
     return made;
   };
   if (!virtual) {
     box.append(...model.steps.map(row));
   } else {
     const space = element("div");
-    space.style.height = `${model.steps.length * HEIGHT}px`;
     const fill = () => {
-      const first = Math.max(0, Math.floor(box.scrollTop / HEIGHT) - 5);
-      const last = Math.min(model.steps.length, first + Math.ceil((box.clientHeight || 420) / HEIGHT) + 10);
+      const each = tall();
+      space.style.height = `${model.steps.length * each}px`;
+      const first = Math.max(0, Math.floor(box.scrollTop / each) - 5);
+      const last = Math.min(model.steps.length, first + Math.ceil((box.clientHeight || 420) / each) + 10);
       box.replaceChildren(space, ...model.steps.slice(first, last).map((step, n) => row(step, first + n)));
     };
     let asked = false;
     box.addEventListener("scroll", () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; fill(); }); } }, { passive: true });
     chosen.addEventListener("refill", fill);
+    narrow.addEventListener("change", fill);
     fill();
   }
   chosen.addEventListener("step", ({ detail: { index } }) => {
     marked = index;
     if (virtual) {
-      if (index * HEIGHT < box.scrollTop || (index + 1) * HEIGHT > box.scrollTop + box.clientHeight) box.scrollTop = index * HEIGHT - 90;
+      const each = tall();
+      if (index * each < box.scrollTop || (index + 1) * each > box.scrollTop + box.clientHeight) box.scrollTop = (index - 3) * each;
       chosen.dispatchEvent(new Event("refill"));
     } else {
       for (const made of box.children) made.classList.toggle("chosen", Number(made.dataset.row) === index);

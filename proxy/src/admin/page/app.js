@@ -148,7 +148,7 @@ function factsOf(live) {
 function cards(list) {
   return element("ul", { class: "cards" }, ...list.map((v) => element("li", {}, element("a", { href: `#/violations/${encodeURIComponent(v.id)}` },
     element("span", {}, element("span", { class: "rule" }, words(v.rule)), element("span", { class: "soft" }, ` at ${v.level}`)),
-    element("span", { class: "when" }, when(v.at)), element("span", { class: "seen" }, v.observed),
+    element("span", { class: "when" }, when(v.at)), element("span", { class: "seen" }, ...v.answers.map((answer) => element("span", {}, answer))),
     element("span", { class: "more" }, `${v.transactions} transactions${v.repeats ? ` · seen ${count(v.repeats + 1)} times` : ""}`)))));
 }
 
@@ -243,10 +243,11 @@ async function coveragePage(root) {
   if (all === 0) { root.append(element("p", { class: "empty" }, "No statement has been judged yet.")); return; }
   const key = (kind, text, n) => element("span", {}, element("i", { class: kind }), `${text} ${percent(n / all)} (${count(n)})`);
   root.append(share(coverage, true), element("div", { class: "keys" }, key("checked", "checked whole", coverage.checked), key("partial", "checked in part", coverage.partial), key("unchecked", "not checked", coverage.unchecked)));
+  const why = (reason) => (reason ? [reason, ...(coverage.meanings[reason] ? [element("span", { class: "soft why" }, coverage.meanings[reason])] : [])] : []);
   const reasons = Object.entries(coverage.reasons).sort((a, b) => b[1] - a[1]);
   if (reasons.length) {
-    root.append(element("h2", {}, "Why not"), element("div", { class: "scroll" }, element("table", {}, element("tbody", {},
-      ...reasons.slice(0, 100).map(([reason, n]) => element("tr", {}, element("td", { class: "number" }, count(n)), element("td", {}, reason)))))));
+    root.append(element("h2", {}, all === coverage.checked ? "Noted besides" : "Why not"), element("div", { class: "scroll" }, element("table", { class: "reasons" }, element("tbody", {},
+      ...reasons.slice(0, 100).map(([reason, n]) => element("tr", {}, element("td", { class: "number" }, count(n)), element("td", {}, ...why(reason))))))));
   }
   const shapes = [...coverage.shapes].sort((a, b) => b.unchecked + b.partial - (a.unchecked + a.partial) || b.checked - a.checked);
   if (!shapes.length) return;
@@ -254,11 +255,11 @@ async function coveragePage(root) {
   const show = () => {
     const wanted = filter.value.toLowerCase(), found = shapes.filter((s) => s.shape.toLowerCase().includes(wanted) || (s.reason ?? "").toLowerCase().includes(wanted));
     body.replaceChildren(...found.slice(0, 300).map((s) => element("tr", {}, element("td", { class: "shape" }, element("code", {}, s.shape)), element("td", {}, share(s)),
-      element("td", { class: "number" }, count(s.checked + s.partial + s.unchecked)), element("td", {}, s.reason ?? ""))));
+      element("td", { class: "number" }, count(s.checked + s.partial + s.unchecked)), element("td", {}, ...why(s.reason)))));
     if (found.length > 300) body.append(element("tr", {}, element("td", { colspan: 4, class: "soft" }, `${count(found.length - 300)} more: narrow the search`)));
   };
   filter.addEventListener("input", show);
-  root.append(element("h2", {}, "By statement"), element("div", { class: "filters" }, filter), element("div", { class: "scroll" }, element("table", {},
+  root.append(element("h2", {}, "By statement"), element("div", { class: "filters" }, filter), element("div", { class: "scroll" }, element("table", { class: "shapes" },
     element("thead", {}, element("tr", {}, element("th", {}, "statement"), element("th", {}, "checked"), element("th", { class: "number" }, "times"), element("th", {}, "why not"))), body)));
   show();
 }

@@ -7,6 +7,7 @@ export function rate(n) { return n >= 100 ? count(n) : n >= 10 ? n.toFixed(0) : 
 export function percent(share) {
   const text = `${(share * 100).toFixed(1)} %`;
   if (text === "100.0 %") return share < 1 ? "99.9 %" : "100 %";
+  if (text === "0.0 %") return share > 0 ? "<0.1 %" : "0 %";
   return text;
 }
 
