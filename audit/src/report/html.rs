@@ -8,7 +8,7 @@
 
 use super::gate::{Gate, Verdict, checked_share};
 use super::svg::{self, Place, escape};
-use super::text::{grouped, percent};
+use super::text::{grouped, percent, plural};
 use super::{brief, json, steps};
 use crate::verdict::{Summary, Violation};
 use pgassay_rules::anomaly;
@@ -27,8 +27,8 @@ pub fn summary(summary: &Summary, gate: &Gate) -> String {
     let counting: Vec<&Violation> = summary.violations.iter().filter(|v| gate.counts(v)).collect();
     let verdict = match gate.judge(summary) {
         Verdict::Violated => format!(
-            "<span class=\"badge wrong\">✗ {} violation(s)</span>",
-            counting.len()
+            "<span class=\"badge wrong\">✗ {}</span>",
+            plural(counting.len() as u64, "violation")
         ),
         Verdict::Passed => {
             "<span class=\"badge right\">✓ nothing wrong in what was checked</span>".to_owned()
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_page_holds_everything_it_needs() {
         let html = summary(&sample::summary(), &Gate::default());
-        assert!(html.contains("✗ 2 violation(s)"));
+        assert!(html.contains("✗ 2 violations"));
         assert!(html.contains("t2&#39;s 120 was computed from 100"), "prose");
         assert_eq!(html.matches("<svg ").count(), 2);
         for outside in ["src=\"", "href=\"http", "@import", "url(http"] {

@@ -5,7 +5,7 @@
 use super::gate::{Gate, Verdict, checked_share};
 use super::source;
 use super::steps::{self, Act};
-use super::text::{grouped, one_line, percent};
+use super::text::{grouped, one_line, percent, plural};
 use super::{brief, reasons as words};
 use crate::verdict::{Summary, Violation};
 use pgassay_rules::anomaly;
@@ -23,7 +23,7 @@ pub fn summary(summary: &Summary, gate: &Gate) -> String {
     let mut out = String::from("## pgassay\n\n");
     let counting: Vec<&Violation> = summary.violations.iter().filter(|v| gate.counts(v)).collect();
     let verdict = match gate.judge(summary) {
-        Verdict::Violated => format!("❌ **{} violation(s)**", counting.len()),
+        Verdict::Violated => format!("❌ **{}**", plural(counting.len() as u64, "violation")),
         Verdict::Passed => "✅ **Nothing wrong in what was checked**".to_owned(),
         Verdict::TooLittleCoverage => "⚠️ **Too little was checked**".to_owned(),
     };
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_job_summary_tells_story_and_coverage() {
         let text = summary(&sample::summary(), &Gate::default());
-        assert!(text.contains("❌ **2 violation(s)**"), "{text}");
+        assert!(text.contains("❌ **2 violations**"), "{text}");
         assert!(text.contains("### lost_update at serializable"), "{text}");
         assert!(
             text.contains("| +0.400 ms | t2 | `SELECT balance FROM account WHERE id = $1` `[1]` | ❌ 100 |"),

@@ -303,7 +303,8 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-fn plural(count: u64, noun: &str) -> String {
+/// `1 violation`, `2,345 violations`.
+pub fn plural(count: u64, noun: &str) -> String {
     if count == 1 {
         format!("1 {noun}")
     } else {
