@@ -165,6 +165,9 @@ pub struct Audit {
     pub runs_max: usize,
     /// Others that are placed before one transaction, before it counts as unknown.
     pub detours_max: usize,
+    /// Worlds that are kept side by side while it is open in which order things were written; beyond it what they
+    /// differ in becomes unknown.
+    pub worlds_max: usize,
     /// Steps (Z3's `rlimit`) that the solver may take for one question: work, not time, so that verdicts are the same
     /// everywhere.
     pub solver_steps_max: u32,
@@ -348,6 +351,7 @@ impl Default for Audit {
             workers: 1,
             runs_max: Limits::default().runs_max,
             detours_max: Limits::default().detours_max,
+            worlds_max: Limits::default().worlds_max,
             solver_steps_max: Limits::default().solver_steps_max,
             queue_len_max: 1 << 16,
             queue_bytes_max: 256 << 20,

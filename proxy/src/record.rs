@@ -97,6 +97,7 @@ pub fn settings(config: &Config) -> Result<Settings> {
         limits: Limits {
             runs_max: config.audit.runs_max,
             detours_max: config.audit.detours_max,
+            worlds_max: config.audit.worlds_max,
             solver_steps_max: config.audit.solver_steps_max,
             ..Limits::default()
         },

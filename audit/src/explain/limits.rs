@@ -8,6 +8,8 @@ pub struct Limits {
     pub runs_max: usize,
     /// Others that are placed before one transaction.
     pub detours_max: usize,
+    /// Worlds that are kept side by side.
+    pub worlds_max: usize,
     /// Runs of one transaction that explain nothing, after which the solver is asked.
     pub solver_after: usize,
     /// Steps of the solver for one question.
@@ -19,6 +21,7 @@ impl Default for Limits {
         Limits {
             runs_max: 384,
             detours_max: 48,
+            worlds_max: 16,
             solver_after: 12,
             solver_steps_max: 4_000_000,
         }

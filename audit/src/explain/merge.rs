@@ -15,10 +15,6 @@ use crate::verdict::TxnId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Worlds beyond which their past is forgotten, and beyond which they become one.
-const HISTORIES_MAX: usize = 8;
-pub const WORLDS_MAX: usize = 16;
-
 fn chain(world: &World, table: TableId, id: RowId) -> Option<&Chain> {
     world.store.tables.get(&table).and_then(|t| t.chain(id))
 }
@@ -127,16 +123,17 @@ impl<T> HasWorld for (World, T) {
     }
 }
 
-/// Makes the worlds few enough. `until`: when the last of the transactions that they differ in had ended.
-pub fn reduce(worlds: &mut Vec<World>, until: Nanos) {
+/// Makes the worlds few enough: of half as many the past is forgotten where it no longer matters, of more than
+/// `worlds_max` most become one. `until`: when the last of the transactions that they differ in had ended.
+pub fn reduce(worlds: &mut Vec<World>, worlds_max: usize, until: Nanos) {
     if worlds.len() > 1 {
         drop_twins(worlds, |w| w);
     }
-    if worlds.len() > HISTORIES_MAX {
+    if worlds.len() > worlds_max / 2 {
         blur(worlds, until);
     }
-    if worlds.len() > WORLDS_MAX {
-        thin(worlds, WORLDS_MAX / 4, until);
+    if worlds.len() > worlds_max {
+        thin(worlds, worlds_max / 4, until);
     }
 }
 

@@ -149,9 +149,6 @@ const REREAD_NS_MAX: Nanos = 10_000_000_000;
 /// two are kept for long, many for a short time. Twice as much while somebody's place differs among them.
 const APART_MAX: usize = 16;
 
-/// With more worlds than this, only orders that change what is found in the end make another one.
-const EAGER_WORLDS_MAX: usize = 4;
-
 /// Rolled back transactions that are remembered, to name what saw their writes.
 const ABORTED_MAX: usize = 32;
 
@@ -373,7 +370,9 @@ impl Explainer {
     /// Transactions whose commits are still open, latest first.
     pub fn recent_committed(&self) -> impl Iterator<Item = &Arc<Transaction>> {
         let world = self.worlds.first();
-        let open = world.into_iter().flat_map(|w| w.order.iter().rev().take(ABORTED_MAX));
+        let open = world
+            .into_iter()
+            .flat_map(|w| w.order.iter().rev().take(ABORTED_MAX));
         open.map(|(_, c)| &c.txn)
     }
 
@@ -420,7 +419,8 @@ impl Explainer {
         txn.steps
             .iter()
             .for_each(|step| crash::if_told("place", &step.seen.text));
-        let mut budget = match self.worlds.len() > EAGER_WORLDS_MAX {
+        // With many worlds, only orders that change what is found in the end make another one.
+        let mut budget = match self.worlds.len() > self.limits.worlds_max / 4 {
             true => Budget::lazy(&self.limits),
             false => Budget::of(&self.limits),
         };
@@ -647,7 +647,7 @@ impl Explainer {
     }
 
     fn reduce(&mut self) {
-        merge::reduce(&mut self.worlds, self.busy_until);
+        merge::reduce(&mut self.worlds, self.limits.worlds_max, self.busy_until);
         self.alone();
     }
 
@@ -855,5 +855,9 @@ impl Explainer {
 
 /// Who found the explanation.
 fn tier_of(done: &Explained) -> &'static str {
-    if done.attempt.solved { "solver" } else { "candidates" }
+    if done.attempt.solved {
+        "solver"
+    } else {
+        "candidates"
+    }
 }

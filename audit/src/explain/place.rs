@@ -31,8 +31,6 @@ const ATTEMPTS_MAX: usize = 128;
 const ALTERNATIVES_MAX: usize = 64;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
-/// After so many detours writers that change the same in any order are taken in one, whoever looks on.
-const EAGER_DETOURS_MAX: usize = 8;
 
 /// What may still be spent on placing one transaction: counted in work, so that it is the same on every machine.
 pub struct Budget {
@@ -55,7 +53,7 @@ impl Budget {
     }
 
     fn is_lazy(&self) -> bool {
-        self.lazy || self.detours + EAGER_DETOURS_MAX < self.detours_max
+        self.lazy || self.detours < self.detours_max - self.detours_max / 6
     }
 
     /// For a second look, with fewer orders.
@@ -166,14 +164,7 @@ impl Explainer {
             return solved;
         }
         if !over {
-            self.enumerate(
-                task,
-                &scene,
-                &chooser,
-                ATTEMPTS_MAX - first,
-                budget,
-                &mut all,
-            );
+            self.enumerate(task, &scene, &chooser, ATTEMPTS_MAX - first, budget, &mut all);
         }
         if !all.complete {
             all.found.iter_mut().for_each(|e| e.facts.clear());

@@ -13,6 +13,7 @@ mod judges;
 mod lose;
 mod mutate;
 mod simulate;
+mod thrift;
 mod totals;
 
 use fastrand::Rng;
