@@ -21,7 +21,7 @@ impl Default for Limits {
         Limits {
             runs_max: 384,
             detours_max: 48,
-            worlds_max: 16,
+            worlds_max: 8,
             solver_after: 12,
             solver_steps_max: 4_000_000,
         }

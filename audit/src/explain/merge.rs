@@ -123,13 +123,14 @@ impl<T> HasWorld for (World, T) {
     }
 }
 
-/// Makes the worlds few enough: of half as many the past is forgotten where it no longer matters, of more than
+/// Makes the worlds few enough: of not so many the past is forgotten where it no longer matters, of more than
 /// `worlds_max` most become one. `until`: when the last of the transactions that they differ in had ended.
 pub fn reduce(worlds: &mut Vec<World>, worlds_max: usize, until: Nanos) {
     if worlds.len() > 1 {
         drop_twins(worlds, |w| w);
     }
-    if worlds.len() > worlds_max / 2 {
+    // Three writers have six orders.
+    if worlds.len() > worlds_max * 3 / 4 {
         blur(worlds, until);
     }
     if worlds.len() > worlds_max {
