@@ -27,8 +27,9 @@ use std::sync::Arc;
 
 /// How many sequences of choices are tried before a transaction is given up.
 const ATTEMPTS_MAX: usize = 128;
-/// How many explanations are looked at, to learn what they have in common.
-const ALTERNATIVES_MAX: usize = 64;
+/// How many explanations are looked at, to learn what they have in common; and whether they all write the same.
+const ALTERNATIVES_MAX: usize = 16;
+const WRITING_ALTERNATIVES_MAX: usize = 64;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
 
@@ -201,7 +202,11 @@ impl Explainer {
                         all.complete = true;
                         return true;
                     }
-                    if all.alternatives == ALTERNATIVES_MAX {
+                    let most = match &writing {
+                        Some(_) => WRITING_ALTERNATIVES_MAX,
+                        None => ALTERNATIVES_MAX,
+                    };
+                    if all.alternatives == most {
                         return true;
                     }
                     if let Some(writing) = writing
