@@ -3,12 +3,13 @@
 
 All targets are measured in interleaved rounds of one run, so that a noisy machine is noisy for all of them.
 Prints throughput and latency as ratios to direct, CPU seconds per 100,000 queries of each proxy process, and
-system calls per round trip. Everything listens on the loopback address and ends with this script.
+system calls per round trip. Everything listens on the loopback address and ends with this script, however it ends.
 
     tests/bench/proxy.py [--quick] [--rounds N] [--seconds S] [--markdown FILE]
 """
 
 import argparse
+import ctypes
 import os
 import shutil
 import signal
@@ -21,7 +22,14 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TICKS = os.sysconf("SC_CLK_TCK")
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LIBC = ctypes.CDLL(None)
+
+
+def leash():
+    """In a child: it gets an interrupt when this script dies, even by a kill -9."""
+    PR_SET_PDEATHSIG = 1
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def find(name, *places):
@@ -56,19 +64,14 @@ def wait_for(port):
 
 
 def cpu_seconds(pid):
-    """User and system time of a process and of its children that still run."""
+    """Time that the threads of a process have run, in user code and in the kernel (exact, unlike ticks)."""
     total = 0
-    todo = [pid]
-    while todo:
-        pid = todo.pop()
+    for task in Path(f"/proc/{pid}/task").iterdir():
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            total += int(fields[11]) + int(fields[12])
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                todo += [int(child) for child in (task / "children").read_text().split()]
+            total += int((task / "schedstat").read_text().split()[0])
         except (FileNotFoundError, ProcessLookupError):
             pass
-    return total / TICKS
+    return total / 1e9
 
 
 class Bench:
@@ -82,7 +85,7 @@ class Bench:
 
     def spawn(self, name, command, **more):
         log = open(self.dir / f"{name}.log", "w")
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **more)
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=leash, **more)
         self.processes.append(process)
         return process
 
@@ -162,8 +165,10 @@ ignore_startup_parameters = extra_float_digits
     def start_ours(self):
         build = self.options.build
         upstream = f"127.0.0.1:{self.server}"
+        threads = str(self.options.threads)
         port = free_port()
-        process = self.spawn("bare", [build / "bare-relay", f"127.0.0.1:{port}", upstream])
+        process = self.spawn("bare", [build / "bare-relay", f"127.0.0.1:{port}", upstream],
+                             env={**os.environ, "TOKIO_WORKER_THREADS": threads})
         wait_for(port)
         self.targets["bare relay"] = (port, process.pid)
         for name, more in self.variants().items():
@@ -171,7 +176,8 @@ ignore_startup_parameters = extra_float_digits
             journal = self.dir / ("journal " + name)
             process = self.spawn(name, [build / "pgassay", "proxy", "--listen", f"127.0.0.1:{port}",
                                         "--upstream", upstream, "--journal", journal,
-                                        "--set", "admin.listen=", "--set", "side.enabled=false", *more])
+                                        "--set", "admin.listen=", "--set", "side.enabled=false",
+                                        "--set", f"proxy.threads={threads}", *more])
             wait_for(port)
             self.targets[name] = (port, process.pid)
 
@@ -234,8 +240,7 @@ ignore_startup_parameters = extra_float_digits
             if not pid:
                 continue
             summary = self.dir / "strace"
-            trace = subprocess.Popen([program, "-f", "-c", "-o", summary, "-p", str(pid)],
-                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            trace = self.spawn("tracing", [program, "-f", "-c", "-o", summary, "-p", str(pid)])
             time.sleep(1)
             subprocess.run([self.pgbench, "-n", "-S", "-M", "prepared", "-c", "1", "-t", str(transactions),
                             *self.address(port)], check=True, capture_output=True)
@@ -254,14 +259,23 @@ ignore_startup_parameters = extra_float_digits
         return calls
 
     def stop(self):
+        # Nobody hurries what cleans up.
+        for ending in ENDINGS:
+            signal.signal(ending, signal.SIG_IGN)
         for process in reversed(self.processes):
-            process.send_signal(signal.SIGINT)
-        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        for process in reversed(self.processes):
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def ended(number, _frame):
+    sys.exit(128 + number)
 
 
 def table(bench, rows, calls):
@@ -269,7 +283,9 @@ def table(bench, rows, calls):
     lines = []
     say = lines.append
     say(f"Medians of {bench.options.rounds} interleaved rounds of {bench.options.seconds} s each; "
-        f"{os.cpu_count()} processors, load {os.getloadavg()[1]:.1f} over the last five minutes.")
+        f"{os.cpu_count()} processors, load {os.getloadavg()[1]:.1f} over the last five minutes; "
+        f"{bench.options.threads} relay thread{'s' if bench.options.threads > 1 else ''} for the bare relay and for pgassay.")
+    goals(bench, rows, calls, say)
     for title, key, to_direct in [("Throughput, as a ratio to direct", "tps", True),
                                   ("Median latency, as a ratio to direct", "p50", True),
                                   ("99th percentile of latency, as a ratio to direct", "p99", True),
@@ -291,22 +307,34 @@ def table(bench, rows, calls):
                 else:
                     cells.append(f"{value:.2f}")
             say(f"| {workload} | {clients} | {mode} | " + " | ".join(cells) + " |")
-    say("")
-    say("**Against the bare relay** (geometric mean over all rows)")
-    say("")
-    ours = [target for target in targets if target.startswith("pgassay")]
-    for target in ours:
-        for title, key in [("CPU per query", "cpu"), ("throughput", "tps")]:
-            ratios = [middle[target][key] / middle["bare relay"][key] for _, middle in rows if middle["bare relay"][key]]
-            say(f"- {target}: {title} {statistics.geometric_mean(ratios):.3f} × the bare relay's")
-        if "pgbouncer" in targets:
-            ratios = [middle[target]["cpu"] / middle["pgbouncer"]["cpu"] for _, middle in rows if middle["pgbouncer"]["cpu"]]
-            say(f"- {target}: CPU per query {statistics.geometric_mean(ratios):.3f} × PgBouncer's")
     if calls:
         say("")
         say("**System calls per round trip** (strace -c, one client, select-only, prepared): "
             + ", ".join(f"{target} {count:.2f}" for target, count in calls.items()))
     return "\n".join(lines) + "\n"
+
+
+def mean_ratio(rows, key, target, base):
+    """The geometric mean over all rows of `target` divided by `base`."""
+    return statistics.geometric_mean(middle[target][key] / middle[base][key] for _, middle in rows)
+
+
+def goals(bench, rows, calls, say):
+    """What was aimed at, with recording on, and what was reached (geometric means over all rows)."""
+    cpu = mean_ratio(rows, "cpu", "pgassay", "bare relay")
+    seen = [("CPU per query at most 1.15 × the bare relay's", cpu, cpu <= 1.15)]
+    if "pgbouncer" in bench.targets:
+        cpu = mean_ratio(rows, "cpu", "pgassay", "pgbouncer")
+        seen.append(("CPU per query at most PgBouncer's", cpu, cpu <= 1))
+    tps = mean_ratio(rows, "tps", "pgassay", "bare relay")
+    seen.append(("throughput at least 0.97 × the bare relay's", tps, tps >= 0.97))
+    if calls:
+        seen.append(("at most 6.2 system calls per round trip", calls["pgassay"], calls["pgassay"] <= 6.2))
+    say("")
+    say("| goal (recording on) | seen | |")
+    say("|---|---|---|")
+    for goal, value, reached in seen:
+        say(f"| {goal} | {value:.3f} | {'reached' if reached else 'missed'} |")
 
 
 def main():
@@ -316,11 +344,15 @@ def main():
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--clients", type=lambda text: [int(n) for n in text.split(",")], default=[1, 8, 32])
     parser.add_argument("--build", type=Path, default=ROOT / "target" / "release", help="where the programs are")
+    parser.add_argument("--threads", type=int, default=(os.cpu_count() + 1) // 2,
+                        help="relay threads of the bare relay and of pgassay (default: one for every two processors)")
     parser.add_argument("--audit", action="store_true", help="also measure pgassay with the audit running")
     parser.add_argument("--markdown", type=Path, help="replace the section «proxy» of this file by the result")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.clients = 1, 2, [1, 8]
+    for ending in ENDINGS:
+        signal.signal(ending, ended)
     bench = Bench(options)
     try:
         bench.start()

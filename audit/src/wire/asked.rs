@@ -187,12 +187,16 @@ impl Session {
     }
 }
 
-/// PostgreSQL takes any spelling of a true boolean, or `database`.
-fn asks_for_replication(value: &str) -> bool {
-    !matches!(
-        value.to_ascii_lowercase().as_str(),
-        "false" | "off" | "no" | "0" | "f" | "n" | ""
-    )
+/// Whether this value of the startup parameter `replication` asks for it: PostgreSQL takes `database`, and any
+/// spelling of a boolean that is no abbreviation of two. (What is neither is refused by the server.)
+pub fn asks_for_replication(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    let abbreviates = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);
+    !(abbreviates("false", 1)
+        || abbreviates("no", 1)
+        || abbreviates("off", 2)
+        || value == "0"
+        || value.is_empty())
 }
 
 fn latin1(bytes: &[u8]) -> String {

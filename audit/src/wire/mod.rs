@@ -18,5 +18,6 @@ pub mod decoder;
 #[cfg(test)]
 mod tests;
 
+pub use asked::asks_for_replication;
 pub use captured::{Captured, Direction};
 pub use decoder::{Commit, Counters, Decoder, Limits};

@@ -3,6 +3,7 @@
 //! Source: PostgreSQL's documentation, 55.7 «Message Formats».
 
 use bytes::{BufMut, Bytes, BytesMut};
+use pgassay_audit::wire::asks_for_replication;
 
 pub const SSL_REQUEST: u32 = 80_877_103;
 pub const GSSENC_REQUEST: u32 = 80_877_104;
@@ -85,7 +86,7 @@ pub fn startup_parameters(packet: &[u8]) -> Vec<(String, String)> {
 pub fn is_replication(parameters: &[(String, String)]) -> bool {
     parameters
         .iter()
-        .any(|(name, value)| name == "replication" && !matches!(value.as_str(), "false" | "off" | "no" | "0"))
+        .any(|(name, value)| name == "replication" && asks_for_replication(value))
 }
 
 /// FATAL ErrorResponse.
@@ -187,5 +188,8 @@ mod tests {
             196_608,
             b"user\0replication\0\0"
         ))));
+        let asks = |value: &str| is_replication(&[("replication".to_owned(), value.to_owned())]);
+        assert!(["true", "T", "on", "1", "y", "database"].into_iter().all(asks));
+        assert!(!["false", "OFF", "of", "n", "No", "0", "f"].into_iter().any(asks));
     }
 }

@@ -23,7 +23,8 @@ pub struct Options {
     /// A new segment is begun when one has this many bytes or is this old.
     pub segment_bytes_max: u64,
     pub segment_age_max: Nanos,
-    /// The oldest segments go when all together have more bytes, or are older, than this; 0 keeps all.
+    /// The oldest segments go before all together have more bytes than this, or when they are older; 0 keeps all.
+    /// A segment is at most a quarter of either, so that what is dropped at once is small.
     pub bytes_max: u64,
     pub age_seconds_max: u64,
     /// How long a record may wait in memory.
@@ -46,6 +47,20 @@ impl Default for Options {
             redact: None,
             clock_zero_unix: 0,
         }
+    }
+}
+
+impl Options {
+    /// A segment that is being written is never dropped, so it must be small beside the limits.
+    fn fitting(mut self) -> Options {
+        if self.bytes_max > 0 {
+            self.segment_bytes_max = self.segment_bytes_max.min(self.bytes_max / 4);
+        }
+        if self.age_seconds_max > 0 {
+            let quarter = self.age_seconds_max.saturating_mul(1_000_000_000 / 4);
+            self.segment_age_max = self.segment_age_max.min(quarter);
+        }
+        self
     }
 }
 
@@ -88,6 +103,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 impl Writer {
     /// Opens a directory for a new run of the recorder, after cutting torn tails of earlier ones.
     pub fn open(dir: &Path, options: Options) -> Result<Writer, JournalError> {
+        let options = options.fitting();
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -309,13 +325,17 @@ impl Writer {
         })
     }
 
-    /// Drops the oldest segments beyond the limits.
+    /// Drops the oldest segments beyond the limits, and leaves room for the next one.
     fn retain(&mut self) -> Result<(), JournalError> {
         let now = self.unix_seconds(self.now);
+        let room = self
+            .options
+            .bytes_max
+            .saturating_sub(self.options.segment_bytes_max);
         let mut total: u64 = self.index.segments.iter().map(|e| e.bytes).sum();
         let mut dropped = 0;
         for entry in &self.index.segments {
-            let too_much = self.options.bytes_max > 0 && total > self.options.bytes_max;
+            let too_much = self.options.bytes_max > 0 && total > room;
             let too_old = self.options.age_seconds_max > 0
                 && now.saturating_sub(entry.closed_unix) > self.options.age_seconds_max;
             if !too_much && !too_old {
