@@ -26,6 +26,7 @@ pub mod writers;
 pub mod restore;
 pub mod side;
 pub mod stamps;
+pub mod threads;
 pub mod serve;
 pub mod leash;
 pub mod throwaway;

@@ -7,12 +7,12 @@
 
 use crate::capture::Tap;
 use crate::config::Config;
-use crate::leg::Socket;
+use crate::leg::{Socket, Tcp};
 use crate::live::Live;
 use crate::relay::{Drain, Ended};
 use crate::serve::{Shared, keepalive};
 use crate::startup;
-use crate::upstream::{split_port, tune};
+use crate::upstream::split_port;
 use anyhow::{Context, Result, bail};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -96,8 +96,10 @@ fn bind_unix(path: &Path, mode: &str) -> Result<Listener> {
 /// Accepts until the task is aborted.
 pub async fn accept(listener: Listener, shared: Arc<Shared>, tap: Tap, drain: Arc<Drain>) {
     loop {
-        let socket = match listener.next().await {
-            Ok(socket) => socket,
+        let keepalive = keepalive(&shared.live.config.load());
+        let socket = match listener.next(keepalive).await {
+            Ok(Some(socket)) => socket,
+            Ok(None) => continue,
             Err(error) => {
                 // Out of file descriptors, most likely: others may be closed meanwhile.
                 tracing::warn!("cannot accept a connection: {error}");
@@ -105,12 +107,6 @@ pub async fn accept(listener: Listener, shared: Arc<Shared>, tap: Tap, drain: Ar
                 continue;
             }
         };
-        if let Socket::Tcp(socket) = &socket
-            && let Err(error) = tune(socket, keepalive(&shared.live.config.load()))
-        {
-            tracing::debug!("a client left at once: {error}");
-            continue;
-        }
         let open = Open::count(&shared.live);
         let (shared, tap, drain) = (shared.clone(), tap.clone(), drain.clone());
         tokio::spawn(async move {
@@ -127,10 +123,15 @@ pub async fn accept(listener: Listener, shared: Arc<Shared>, tap: Tap, drain: Ar
 }
 
 impl Listener {
-    async fn next(&self) -> io::Result<Socket> {
+    /// The next client; `None` if it left at once.
+    async fn next(&self, keepalive: Option<Duration>) -> io::Result<Option<Socket>> {
         Ok(match &self.kind {
-            Kind::Tcp(listener) => Socket::Tcp(listener.accept().await?.0),
-            Kind::Unix(listener) => Socket::Unix(listener.accept().await?.0),
+            Kind::Tcp(listener) => {
+                let tuned = Tcp::tuned(listener.accept().await?.0, keepalive);
+                let tuned = tuned.inspect_err(|error| tracing::debug!("a client left at once: {error}"));
+                tuned.ok().map(Socket::Tcp)
+            }
+            Kind::Unix(listener) => Some(Socket::Unix(listener.accept().await?.0)),
         })
     }
 }

@@ -17,6 +17,7 @@ use crate::relay::Drain;
 use crate::restore;
 use crate::side;
 use crate::stamps;
+use crate::threads::Relays;
 use crate::tls::Identity;
 use crate::upstream::Upstream;
 use crate::webhook::Webhooks;
@@ -51,7 +52,9 @@ pub struct Running {
     admin: Option<Admin>,
     webhooks: Option<Webhooks>,
     addresses: Vec<String>,
-    runtime: Runtime,
+    relays: Relays,
+    /// Of everything that is no client: admin server, side connection, watches.
+    desk: Runtime,
     accepting: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -60,13 +63,14 @@ impl Running {
     pub fn start(config: Config) -> Result<Running> {
         let live = Arc::new(Live::new(config.clone()));
         let shared = Arc::new(Shared::new(&config, live.clone())?);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(relay_threads(&config))
-            .thread_name("relay")
+        let relays = Relays::start(relay_threads(&config))?;
+        let desk = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("desk")
             .enable_all()
             .build()
             .context("cannot start threads")?;
-        let listeners: Vec<Listener> = runtime.block_on(listen::bind(&config))?;
+        let listeners: Vec<Listener> = relays.handle().block_on(listen::bind(&config))?;
         let addresses: Vec<String> = listeners
             .iter()
             .map(|listener| listener.address.clone())
@@ -76,27 +80,27 @@ impl Running {
         let (tap, recorder) = capture::channel(config.capture.bytes_max);
         let (commits, known) = stamps::channel();
         let recording = Recording::start(recorder, live.clone(), commits)?;
-        let admin = runtime.block_on(admin::start(live.clone()))?;
+        let admin = desk.block_on(admin::start(live.clone()))?;
         // Clients wait for the snapshot rather than overlap it; it is bounded in time.
-        if let Some(record) = runtime.block_on(side::prepare(&config)) {
+        if let Some(record) = desk.block_on(side::prepare(&config)) {
             let _ = recording.inbox.send(record);
         }
         if let Some(record) = side::settled(&config) {
             let _ = recording.inbox.send(record);
         }
-        runtime.spawn(side::watch(live.clone(), recording.inbox.clone()));
-        runtime.spawn(restore::restore(live.clone(), recording.inbox.clone()));
+        desk.spawn(side::watch(live.clone(), recording.inbox.clone()));
+        desk.spawn(restore::restore(live.clone(), recording.inbox.clone()));
         if config.commit_timestamps == CommitTimestamps::Inject {
-            runtime.spawn(stamps::look_up(live.clone(), known, recording.inbox.clone()));
+            desk.spawn(stamps::look_up(live.clone(), known, recording.inbox.clone()));
         }
         let webhooks = Webhooks::start(live.clone())?;
         let drain = Arc::new(Drain::default());
         let mut accepting = Vec::new();
         for listener in listeners {
             let accept = listen::accept(listener, shared.clone(), tap.clone(), drain.clone());
-            accepting.push(runtime.spawn(accept));
+            accepting.push(relays.handle().spawn(accept));
         }
-        runtime.spawn(watch(Arc::downgrade(&shared)));
+        desk.spawn(watch(Arc::downgrade(&shared)));
         Ok(Running {
             live,
             shared,
@@ -105,7 +109,8 @@ impl Running {
             admin,
             webhooks,
             addresses,
-            runtime,
+            relays,
+            desk,
             accepting,
         })
     }
@@ -130,7 +135,7 @@ impl Running {
 
     /// For tasks that live as long as the proxy (the admin server, the side connection).
     pub fn handle(&self) -> tokio::runtime::Handle {
-        self.runtime.handle().clone()
+        self.desk.handle().clone()
     }
 
     /// Takes records of the side connection.
@@ -162,7 +167,8 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
         }
         // Whatever is left is dropped together with its lane, so that the recorder sees the end.
-        self.runtime.shutdown_timeout(Duration::from_secs(5));
+        self.relays.stop();
+        self.desk.shutdown_timeout(Duration::from_secs(5));
         self.recording.finish();
         if let Some(webhooks) = self.webhooks {
             webhooks.finish();

@@ -265,8 +265,7 @@ impl Place {
         match self {
             Place::Tcp { host, port } => {
                 let socket = TcpStream::connect((host.as_str(), *port)).await?;
-                tune(&socket, keepalive)?;
-                Ok(Socket::Tcp(socket))
+                Ok(Socket::Tcp(Tcp::tuned(socket, keepalive)?))
             }
             Place::Unix(path) => Ok(Socket::Unix(UnixStream::connect(path).await?)),
         }
@@ -311,18 +310,6 @@ impl SslMode {
             }
         })
     }
-}
-
-/// No Nagle on either leg, and keepalive probes after a silence.
-pub fn tune(socket: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    if let Some(after) = keepalive {
-        let probes = socket2::TcpKeepalive::new()
-            .with_time(after)
-            .with_interval(after / 3);
-        socket2::SockRef::from(socket).set_tcp_keepalive(&probes)?;
-    }
-    Ok(())
 }
 
 /// `host`, `host:port`, `v6` or `[v6]:port`.
@@ -438,19 +425,6 @@ mod tests {
         );
         assert!(Upstream::parse("postgres://a/?sslmode=maybe").is_err());
         assert!(Upstream::parse("postgres://a/?sslnegotiation=direct").is_err());
-    }
-
-    #[tokio::test]
-    async fn both_legs_send_at_once_and_notice_silence() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (made, taken) = tokio::join!(TcpStream::connect(address), listener.accept());
-        for socket in [made.unwrap(), taken.unwrap().0] {
-            assert!(!socket.nodelay().unwrap(), "it would not show otherwise");
-            tune(&socket, Some(Duration::from_secs(60))).unwrap();
-            assert!(socket.nodelay().unwrap());
-            assert!(socket2::SockRef::from(&socket).keepalive().unwrap());
-        }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 mod started;
 
 use started::{Proxy, next_line, pgassay};
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str]) -> Output {
     pgassay().args(arguments).output().unwrap()
@@ -202,4 +202,30 @@ fn an_address_in_use_is_a_clear_error() {
         "{}",
         text(&output.stderr)
     );
+}
+
+#[test]
+fn a_demo_that_is_interrupted_leaves_nothing_behind() {
+    let mut child = pgassay()
+        .arg("demo")
+        .stdout(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let line = next_line(&mut said, "it listens on");
+    let (address, dir) = line
+        .trim()
+        .strip_prefix("it listens on ")
+        .and_then(|rest| rest.split_once(", its data are in "))
+        .unwrap();
+    assert!(TcpStream::connect(address).is_ok() && std::path::Path::new(dir).exists());
+    next_line(&mut said, "1. A bank");
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    next_line(&mut said, "the server and its data are gone");
+    assert!(child.wait().unwrap().code().is_some(), "it ends by itself");
+    assert!(TcpStream::connect(address).is_err() && !std::path::Path::new(dir).exists());
 }

@@ -518,6 +518,16 @@ fn what_passed_is_recorded_with_its_windows() {
         }
     }
     assert!(marked >= windows[3].done);
+    // What was answered, to the cell.
+    let rows = records.iter().find_map(|record| match record {
+        Record::Statement(statement) if &*statement.text == "select a from r" => match &statement.outcome {
+            Outcome::Answer(answer) => Some(&answer.rows),
+            _ => None,
+        },
+        _ => None,
+    });
+    let cell = rows.and_then(|rows| rows.first()?.first()?.as_deref());
+    assert_eq!(cell, Some(&b"7"[..]));
     assert!(!format!("{records:?}").contains("a secret"));
 }
 

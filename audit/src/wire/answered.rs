@@ -9,7 +9,7 @@ use super::frame::{Frame, Message};
 use super::message::{self, Body, lossy};
 use super::request::{Prepared, Request};
 use super::session::{Confused, Encoding, Phase, Session, function_text};
-use crate::trace::lex::{self, Kind};
+use crate::trace::lex::{self, Kind, Token};
 use crate::trace::{Answer, Nanos, Outcome, Protocol, ServerError, Status, Window};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -514,6 +514,11 @@ impl Session {
     fn note_prepared(&mut self, text: Option<&str>, tag: Option<&str>) {
         match tag {
             Some("DEALLOCATE ALL" | "DISCARD ALL") => self.statements.clear(),
+            Some("DEALLOCATE") => {
+                if let Some(name) = text.and_then(deallocated) {
+                    self.statements.remove(name.as_bytes());
+                }
+            }
             Some("PREPARE") => {
                 let Some(text) = text else { return };
                 let Some((name, body)) = prepare(text) else { return };
@@ -534,11 +539,32 @@ fn prepare(text: &str) -> Option<(String, &str)> {
         return None;
     }
     let name = tokens.next()?;
-    let name = match name.kind {
-        Kind::QuotedName => text[name.place.start + 1..name.place.end - 1].replace("\"\"", "\""),
-        _ => text[name.place].to_lowercase(),
-    };
+    let name = name_of(text, &name);
     let keyword =
         tokens.find(|t| t.kind == Kind::Word && text[t.place.clone()].eq_ignore_ascii_case("as"))?;
     Some((name, text[keyword.place.end..].trim_start()))
+}
+
+/// The name of `DEALLOCATE [PREPARE] name`. Where several statements share a text, nobody knows which this is.
+fn deallocated(text: &str) -> Option<String> {
+    let [statement] = lex::statements(text)[..] else {
+        return None;
+    };
+    let mut tokens = lex::tokens(statement);
+    let is = |token: &Token, word: &str| statement[token.place.clone()].eq_ignore_ascii_case(word);
+    tokens.next().filter(|first| is(first, "deallocate"))?;
+    let name = tokens.next()?;
+    let name = if is(&name, "prepare") {
+        tokens.next().unwrap_or(name)
+    } else {
+        name
+    };
+    Some(name_of(statement, &name))
+}
+
+fn name_of(text: &str, token: &Token) -> String {
+    match token.kind {
+        Kind::QuotedName => text[token.place.start + 1..token.place.end - 1].replace("\"\"", "\""),
+        _ => text[token.place.clone()].to_lowercase(),
+    }
 }

@@ -364,6 +364,35 @@ fn prepared_once_executed_often() {
     );
 }
 
+/// SQL's PREPARE and DEALLOCATE share their names with the protocol's.
+#[test]
+fn what_sql_prepares_is_known_until_it_is_deallocated() {
+    let mut talk = Talk::start();
+    let say = |talk: &mut Talk, text: &str, told: &str| {
+        talk.client(&[query(text)]).server(&[tag(told), ready(b'I')]);
+    };
+    let run = |talk: &mut Talk| {
+        talk.client(&[bind("", "S 1", "1"), execute(""), sync()]);
+        talk.server(&[bound(), tag("SELECT 0"), ready(b'I')]);
+        talk.told().pop().unwrap()
+    };
+    for (forget, told) in [
+        ("deallocate \"S 1\";", "DEALLOCATE"),
+        ("DEALLOCATE prepare \"S 1\"", "DEALLOCATE"),
+        ("deallocate all", "DEALLOCATE ALL"),
+        ("discard all", "DISCARD ALL"),
+    ] {
+        say(&mut talk, "prepare \"S 1\" (int) as select $1", "PREPARE");
+        say(&mut talk, "prepare other as select 2", "PREPARE");
+        say(&mut talk, "deallocate other", "DEALLOCATE");
+        let known = run(&mut talk);
+        assert!(known.contains("Extended \"select $1\" [0:1]"), "{known}");
+        say(&mut talk, forget, told);
+        let unknown = run(&mut talk);
+        assert!(unknown.contains("text is not known"), "{forget}: {unknown}");
+    }
+}
+
 #[test]
 fn parse_inside_a_block_widens_the_first_statement_after_it() {
     let mut talk = Talk::start();
