@@ -6,12 +6,11 @@
 //! `sslmode` means what libpq means by it, except that the default is `disable`: under authentication that
 //! is passed through, TLS on the server's leg alone is something the user should have asked for.
 
-use crate::leg::{Leg, Socket};
+use crate::leg::{Leg, Socket, Tcp};
 use crate::tls;
 use crate::wire::message;
 use anyhow::{Context, Result, bail};
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,10 +1,12 @@
 //! The chains of versions of a table, by the number of their row.
 //!
 //! A large table that was copied as a whole is kept as it was copied: packed, and its rows are unpacked when somebody
-//! asks for them. Most rows of a large table are never asked for.
+//! asks for them. Most rows of a large table are never asked for; those that a statement only passed by when it read
+//! the whole table are packed again.
 //!
 //! Always true:
-//!   - copies of a table unpack the same row: the same row is the same allocation in all of them;
+//!   - copies of a table unpack the same row: the same row is the same allocation in all of them, and as long as
+//!     anybody has it;
 //!   - a copy never sees what is written to the other.
 
 use super::Row;
@@ -12,10 +14,14 @@ use super::contents::Contents;
 use super::forest::Forest;
 use super::store::{Chain, Version};
 use crate::points::CommitId;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// A copy with fewer rows is unpacked at once.
 const PACKED_MIN: usize = 5_000;
+/// So many rows, or this part of a copy if that is more, may stay unpacked: unpacking is not free either.
+const UNPACKED_MIN: usize = 50_000;
+const UNPACKED_SHARE: usize = 4;
 
 #[derive(Clone, Debug, Default)]
 pub struct Chains {
@@ -33,6 +39,9 @@ struct Packed {
     first: usize,
     contents: Contents,
     unpacked: Box<[OnceLock<Box<Chain>>]>,
+    unpacked_len: AtomicUsize,
+    /// So many rows were in use when they were last looked through.
+    used_len: usize,
 }
 
 impl Packed {
@@ -42,7 +51,28 @@ impl Packed {
 
     fn chain(&self, at: usize) -> &Chain {
         let number = at - self.first;
-        self.unpacked[number].get_or_init(|| Box::new(as_copied(self.contents.row(number))))
+        self.unpacked[number].get_or_init(|| {
+            self.unpacked_len.fetch_add(1, Relaxed);
+            Box::new(as_copied(self.contents.row(number)))
+        })
+    }
+
+    fn is_to_repack(&self, least: usize) -> bool {
+        let least = least.max(self.unpacked.len() / UNPACKED_SHARE);
+        self.unpacked_len.load(Relaxed) > least.max(2 * self.used_len)
+    }
+
+    /// Drops the unpacked rows that nobody else holds.
+    fn repack(&mut self) {
+        self.used_len = 0;
+        for place in &mut self.unpacked {
+            match place.get() {
+                None => (),
+                Some(chain) if is_unused(chain) => drop(place.take()),
+                Some(_) => self.used_len += 1,
+            }
+        }
+        *self.unpacked_len.get_mut() = self.used_len;
     }
 }
 
@@ -51,6 +81,17 @@ fn as_copied(row: Option<Row>) -> Chain {
     let mut chain = Chain::default();
     chain.versions.push(Version::new(CommitId::INITIAL, row));
     chain
+}
+
+/// Whether nobody could tell it from one that is unpacked anew.
+fn is_unused(chain: &Chain) -> bool {
+    let held = |version: &Version| {
+        version
+            .row
+            .as_ref()
+            .is_some_and(|row| Arc::strong_count(row) > 1 || Arc::weak_count(row) > 0)
+    };
+    !chain.versions.iter().any(held)
 }
 
 impl Chains {
@@ -124,6 +165,17 @@ impl Chains {
         }
     }
 
+    /// Packs rows of a copy again that somebody looked at and nobody keeps, if there are many, and if there is no other
+    /// copy of this table now.
+    pub fn repack(&mut self) {
+        self.repack_beyond(UNPACKED_MIN);
+    }
+
+    fn repack_beyond(&mut self, least: usize) {
+        let many = self.packed.iter_mut().filter(|packed| packed.is_to_repack(least));
+        many.filter_map(Arc::get_mut).for_each(Packed::repack);
+    }
+
     /// Takes over a copy whose rows get the numbers from `first` on, which nobody has had.
     pub fn load(&mut self, first: usize, contents: Contents) {
         if contents.len() < PACKED_MIN {
@@ -136,6 +188,8 @@ impl Chains {
         self.packed.push(Arc::new(Packed {
             first,
             unpacked: unpacked.take(contents.len()).collect(),
+            unpacked_len: AtomicUsize::new(0),
+            used_len: 0,
             contents,
         }));
         self.packed.sort_by_key(|packed| packed.first);
@@ -173,6 +227,41 @@ mod tests {
         assert_eq!(number(one.get(70).unwrap()), Some(70));
         assert!(two.get(70).unwrap().versions.is_empty());
         assert!(one.get(PACKED_MIN).is_none());
+    }
+
+    #[test]
+    fn what_was_only_passed_by_is_packed_again() {
+        let mut chains = loaded(PACKED_MIN);
+        let unpacked = |chains: &Chains| chains.packed[0].unpacked.iter().flat_map(OnceLock::get).count();
+        assert_eq!(chains.iter().count(), PACKED_MIN);
+        chains.get_mut(5).versions.clear();
+        let held = chains
+            .get(70)
+            .and_then(|chain| chain.versions[0].row.clone())
+            .unwrap();
+        assert_eq!(unpacked(&chains), PACKED_MIN);
+        // Another copy of the table could compare rows with this one.
+        let other = chains.clone();
+        chains.repack_beyond(0);
+        assert_eq!(unpacked(&chains), PACKED_MIN);
+        drop(other);
+        chains.repack();
+        assert_eq!(unpacked(&chains), PACKED_MIN, "these are few");
+        chains.repack_beyond(0);
+        assert_eq!(unpacked(&chains), 1);
+        // Whoever holds a row finds the same again; whoever does not finds an equal one.
+        let again = chains
+            .get(70)
+            .and_then(|chain| chain.versions[0].row.clone())
+            .unwrap();
+        assert!(Arc::ptr_eq(&held, &again));
+        assert_eq!(number(chains.get(71).unwrap()), Some(71));
+        assert!(chains.get(5).unwrap().versions.is_empty());
+        assert_eq!(chains.packed[0].unpacked_len.load(Relaxed), 2);
+        assert_eq!(
+            chains.iter().filter_map(|(_, chain)| number(chain)).count(),
+            PACKED_MIN - 1
+        );
     }
 
     #[test]

@@ -574,6 +574,23 @@ fn during_copy_in_the_server_ignores_sync() {
             vec![tag("COPY 2"), ready(b'I')]
         });
     }
+    // The client has seen that the server copies, and sends Sync all the same: it has no answer of its own.
+    talk.client(&[
+        parse("", "copy t from stdin"),
+        bind("", "", "1"),
+        execute(""),
+        m(b'H', &[]),
+    ]);
+    talk.server(&[parsed(), bound(), copy]);
+    talk.client(&[
+        m(b'd', b"1\n"),
+        sync(),
+        m(b'H', &[]),
+        m(b'd', b"2\n"),
+        m(b'c', &[]),
+        sync(),
+    ]);
+    talk.server(&[tag("COPY 2"), ready(b'I')]);
     talk.client(&[query("select 1")])
         .server(&[tag("SELECT 1"), ready(b'I')]);
     assert_eq!(
@@ -581,7 +598,8 @@ fn during_copy_in_the_server_ignores_sync() {
         [
             r#"0/0.0 Extended "copy t from stdin" [23:1] 110-150 ready 110-150 Idle>Idle Some("COPY 2")  copy "1\n2\n""#,
             r#"1/1.0 Extended "copy t from stdin" [23:1] 160-190 ready 160-210 Idle>Idle error 22P02"#,
-            r#"2/2.0 Simple "select 1" [] 220-230 ready 220-230 Idle>Idle Some("SELECT 1")"#,
+            r#"2/2.0 Extended "copy t from stdin" [23:1] 220-250 ready 240-250 Idle>Idle Some("COPY 2")  copy "1\n2\n""#,
+            r#"3/3.0 Simple "select 1" [] 260-270 ready 260-270 Idle>Idle Some("SELECT 1")"#,
         ]
     );
 }
