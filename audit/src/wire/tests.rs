@@ -598,7 +598,7 @@ fn during_copy_in_the_server_ignores_sync() {
         [
             r#"0/0.0 Extended "copy t from stdin" [23:1] 110-150 ready 110-150 Idle>Idle Some("COPY 2")  copy "1\n2\n""#,
             r#"1/1.0 Extended "copy t from stdin" [23:1] 160-190 ready 160-210 Idle>Idle error 22P02"#,
-            r#"2/2.0 Extended "copy t from stdin" [23:1] 220-250 ready 240-250 Idle>Idle Some("COPY 2")  copy "1\n2\n""#,
+            r#"2/2.0 Extended "copy t from stdin" [23:1] 220-250 ready 220-250 Idle>Idle Some("COPY 2")  copy "1\n2\n""#,
             r#"3/3.0 Simple "select 1" [] 260-270 ready 260-270 Idle>Idle Some("SELECT 1")"#,
         ]
     );
