@@ -86,13 +86,17 @@ impl Upstream {
             .or_else(|| text.strip_prefix("postgres://"));
         let parsed = match rest {
             Some(rest) => Self::parse_uri(rest),
-            None => Ok(Upstream {
-                places: text.split(',').map(Place::parse).collect::<Result<_>>()?,
-                ssl: Ssl::default(),
-                user: None,
-                password: None,
-                database: None,
-            }),
+            None => text
+                .split(',')
+                .map(Place::parse)
+                .collect::<Result<_>>()
+                .map(|places| Upstream {
+                    places,
+                    ssl: Ssl::default(),
+                    user: None,
+                    password: None,
+                    database: None,
+                }),
         };
         // The text may hold a password: it is not repeated.
         parsed.context("the upstream must be HOST:PORT, the path of a socket, or a postgresql:// URI")

@@ -110,6 +110,15 @@ fn mistakes_are_told_before_anything_starts() {
             &["run", "--baseline", "/nowhere/known", "--", "true"],
             "cannot read the baseline",
         ),
+        (
+            &["run", "--junit", "/nowhere/junit.xml", "--", "true"],
+            "its directory does not exist",
+        ),
+        (
+            &["run", "--upstream", "http://db", "--", "true"],
+            "HOST:PORT, the path of a socket, or a postgresql:// URI",
+        ),
+        (&["explain", "lost_updat"], "did you mean lost_update?"),
         (&["check", "/nowhere/journal"], "/nowhere/journal"),
         (&["check", "/etc/passwd"], "/etc/passwd"),
         (&["run"], "COMMAND"),

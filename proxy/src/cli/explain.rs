@@ -10,6 +10,8 @@ use crate::record;
 use pgassay_audit::report::{html, json, script, spec, svg, text};
 use pgassay_audit::trace::journal::Key;
 use pgassay_audit::verdict::Violation;
+use pgassay_rules::anomaly;
+use pgassay_rules::nearest::nearest;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +53,14 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::stdout();
     let told = if let Some(runbook) = assets::runbook_of(&args.id) {
         runbook
+    } else if !is_id(&args.id) {
+        let known = anomaly::CATALOGUE.iter().map(|rule| rule.name);
+        let guess = nearest(&args.id, known).map_or(String::new(), |rule| format!("; did you mean {rule}?"));
+        return Err(Usage(format!(
+            "«{}» is neither the id of a violation (v-…) nor a rule{guess}",
+            args.id
+        ))
+        .into());
     } else if args.journal.is_empty() {
         from_proxy(&args, &config)?
     } else {
@@ -61,6 +71,11 @@ pub fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     };
     stdout.write_all(told.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `v-…`, or a fingerprint.
+fn is_id(text: &str) -> bool {
+    text.starts_with("v-") || text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 fn from_journals(args: &Args, config: &Config) -> anyhow::Result<Violation> {

@@ -92,11 +92,37 @@ impl Args {
             gate.baseline =
                 gate::baseline(&text).map_err(|error| Usage(format!("{}: {error}", path.display())))?;
         }
+        // Nobody should wait for a run whose reports cannot be kept.
+        for path in self.places() {
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            if dir.is_some_and(|dir| !dir.is_dir()) {
+                let place = path.display();
+                return Err(Usage(format!(
+                    "cannot write {place}: its directory does not exist"
+                )));
+            }
+        }
         Ok(Reports {
             gate,
             args: self,
             claim,
         })
+    }
+}
+
+impl Args {
+    /// The files that were asked for.
+    fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        [
+            &self.json_file,
+            &self.junit,
+            &self.sarif,
+            &self.html,
+            &self.markdown,
+            &self.write_baseline,
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 
@@ -169,7 +195,9 @@ fn pretty(summary: &Summary) -> String {
 }
 
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    // Not 1: that would say that a violation was found.
+    std::fs::write(path, text)
+        .map_err(|error| Usage(format!("cannot write {}: {error}", path.display())).into())
 }
 
 #[cfg(test)]
