@@ -115,6 +115,8 @@ pub struct Assembler {
     prepared: FxHashMap<String, Transaction>,
     /// `default_transaction_isolation` of the server.
     server_default: Option<Level>,
+    /// When the last of the sessions that are over has ended.
+    ended: Nanos,
 }
 
 impl Assembler {
@@ -143,6 +145,7 @@ impl Assembler {
             Record::SessionEnd { session, at } => {
                 self.lose(session, at, out);
                 self.sessions.remove(&session);
+                self.ended = self.ended.max(at);
             }
             Record::Gap(gap) => {
                 match gap.session {
@@ -188,6 +191,13 @@ impl Assembler {
             .collect();
         ids.sort();
         ids
+    }
+
+    /// Whether no other session was there at any time from `sent` to `done`, nor anything prepared: whoever is there
+    /// may have sent something that will only be recorded with its end.
+    pub fn is_alone(&self, session: SessionId, sent: Nanos, done: Nanos) -> bool {
+        let mut others = self.sessions.iter().filter(|(id, _)| **id != session);
+        self.prepared.is_empty() && self.ended < sent && others.all(|(_, other)| other.facts.at > done)
     }
 
     pub fn open_len(&self) -> usize {

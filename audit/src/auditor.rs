@@ -346,7 +346,7 @@ impl Auditor {
         let aborted = matches!(txn.end, End::Aborted(_));
         if aborted && rules.aborted_reads == AbortedReads::Anything {
             self.tally.count_aborted(txn);
-            self.explainer.remember_aborted(txn);
+            self.explainer.pass_over(txn);
             self.retry(Some(txn), found);
             return;
         }

@@ -18,6 +18,7 @@ pub mod asked;
 pub mod run;
 pub mod crash;
 pub mod apply;
+pub mod draw;
 pub mod footprint;
 pub mod world;
 pub mod limits;
@@ -38,6 +39,7 @@ use crate::state::{Catalog, TableId};
 use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
+use draw::Sequences;
 use limits::Limits;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
@@ -129,6 +131,7 @@ pub struct Explainer {
     aborted: VecDeque<Arc<Transaction>>,
     /// The catalog that the sessions know: the same in all worlds.
     catalog: Arc<Catalog>,
+    sequences: Sequences,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
     /// When the last of those had ended that called a routine which may write.
@@ -164,6 +167,7 @@ impl Explainer {
             waiting: Vec::new(),
             aborted: VecDeque::new(),
             catalog: Arc::new(Catalog::default()),
+            sequences: Sequences::default(),
             busy_until: 0,
             called_at: 0,
             collected: 0,
@@ -233,6 +237,8 @@ impl Explainer {
         for copy in &bootstrap.tables {
             apply::load_copy(&mut world.store, copy, &self.server);
         }
+        self.sequences.load(&catalog);
+        self.busy_until = self.busy_until.max(bootstrap.window.done);
         self.catalog = catalog;
         self.worlds = vec![world];
         self.births.forget();
@@ -252,6 +258,7 @@ impl Explainer {
     /// Nothing that was known can be relied on any more, nor what is seen before `until`.
     pub fn forget(&mut self, until: Nanos) {
         self.become_one();
+        self.sequences.forget();
         self.worlds[0].store.lose_everything_to_unseen(until);
     }
 
@@ -276,6 +283,10 @@ impl Explainer {
         let Some(gone) = self.sessions.remove(&session) else {
             return;
         };
+        if self.sessions.is_empty() {
+            // A server that crashes ends all of them, and leaves out some values of its sequences.
+            self.sequences.forget();
+        }
         let version = self.catalog.version();
         let mut temporary = self.catalog.tables();
         temporary.retain(|table| table.schema == *gone.settings.temporary);
@@ -311,11 +322,13 @@ impl Explainer {
 
     /// Applies a transaction of which nobody can tell what it should have seen: what it wrote is unknown.
     pub fn follow(&mut self, txn: &Arc<Transaction>) {
+        let task = self.task(txn);
+        self.haunt(txn);
+        self.draw_unseen(&task);
         if matches!(txn.end, End::Aborted(_)) {
             return self.remember_aborted(txn);
         }
         self.become_one();
-        let task = self.task(txn);
         let world = &mut self.worlds[0];
         world.take_ahead(txn.id);
         let mut attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
@@ -326,7 +339,7 @@ impl Explainer {
             attempt.overlay.apply(&Effect::Havoc { table, reason }, 0);
         }
         world.apply(txn, &attempt, &mut self.births);
-        self.busy_until = self.busy_until.max(txn.end.window().done);
+        self.busy_until = self.busy_until.max(draw::over_by(txn));
         let (running, lasting) = (&attempt.session, &attempt.lasting);
         let ended = task
             .session
@@ -340,6 +353,15 @@ impl Explainer {
     pub fn session_of(&self, txn: &Transaction) -> SessionState {
         let fresh = || SessionState::new(&txn.facts, &self.server, &self.catalog);
         self.sessions.get(&txn.id.session).cloned().unwrap_or_else(fresh)
+    }
+
+    /// A rolled back transaction to which nothing was promised.
+    pub fn pass_over(&mut self, txn: &Arc<Transaction>) {
+        let task = self.task(txn);
+        self.haunt(txn);
+        self.draw_unseen(&task);
+        self.busy_until = self.busy_until.max(draw::over_by(txn));
+        self.remember_aborted(txn);
     }
 
     /// Keeps a rolled back transaction, to name what saw its writes.
@@ -412,6 +434,7 @@ impl Explainer {
         if matches!(txn.end, End::Aborted(_)) {
             self.remember_aborted(txn);
         }
+        self.lay_out_sequences(txn, ahead);
         if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
             self.become_one();
         }
@@ -605,7 +628,8 @@ impl Explainer {
     /// The session goes on; the worlds are made few.
     fn after(&mut self, task: &Task, fate: &Fate) {
         let txn = &task.txn;
-        self.busy_until = self.busy_until.max(txn.end.window().done);
+        self.draw(task, fate);
+        self.busy_until = self.busy_until.max(draw::over_by(txn));
         let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());
         let waiting = self.waiting.iter().rev().find(|w| w.task.txn.id == txn.id);
         let accused = waiting.and_then(|w| w.accused.as_ref());

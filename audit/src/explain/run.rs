@@ -17,7 +17,7 @@ use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
 use crate::state::view::Focus;
-use crate::state::{Row, RowId, TableId, View};
+use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
 use crate::verdict::Coverage;
@@ -243,7 +243,9 @@ fn follow(control: &Control, overlay: &mut Overlay, savepoints: &mut Vec<(String
         Control::RollbackTo(name) => {
             if let Some(at) = savepoints.iter().rposition(|(n, _)| n == name) {
                 savepoints.truncate(at + 1);
+                let drawn = std::mem::take(&mut overlay.drawn);
                 *overlay = savepoints[at].1.clone();
+                overlay.drawn = drawn;
             }
         }
         Control::Release(name) => {
@@ -372,10 +374,19 @@ fn run_step(
         reasons,
     } = execution;
     let asked = chooser.borrow().decisions().len() > asked_before;
+    let drawn: Vec<Effect> = match succeeded {
+        true => {
+            let is_drawn = |effect: &mut Effect| matches!(effect, Effect::Drawn { .. });
+            effects.extract_if(.., is_drawn).collect()
+        }
+        false => interpret::drawn_unknown(planned).collect(),
+    };
+    drawn.iter().for_each(|effect| attempt.overlay.apply(effect, at));
 
     let loose = succeeded && expect.is_loose();
     let coverage = match expect.compare(&seen.outcome) {
         Match::Agrees { learned } => {
+            follow_sequences(&learned, &effects, planned, &catalog, scene, attempt);
             teach(
                 learned,
                 &mut effects,
@@ -647,6 +658,59 @@ fn teach(
                     from: window.sent,
                 });
             }
+        }
+    }
+}
+
+/// Keys that an answer returned say how far their sequences are, if nobody else draws from them.
+fn follow_sequences(
+    learned: &[Learned],
+    effects: &[Effect],
+    planned: &Planned,
+    catalog: &Catalog,
+    scene: &Scene<'_>,
+    attempt: &mut Attempt,
+) {
+    let Kind::Insert(insert) = &planned.kind else {
+        return;
+    };
+    // A row that was not inserted has drawn, too.
+    if scene.store.sequences.is_none() || insert.conflict.is_some() || planned.touches.draws_everything {
+        return;
+    }
+    for lesson in learned {
+        let Learned::Written {
+            effect,
+            column,
+            value,
+        } = lesson
+        else {
+            continue;
+        };
+        let Some(Effect::Insert { .. }) = effects.get(*effect) else {
+            continue;
+        };
+        let mut draws = planned.touches.draws.iter();
+        let Some((sequence, _)) = draws.find(|(_, of)| *of == Some(*column)) else {
+            continue;
+        };
+        let value = match value {
+            Value::Int2(value) => i64::from(*value),
+            Value::Int4(value) => i64::from(*value),
+            Value::Int8(value) => *value,
+            _ => continue,
+        };
+        let Some(known) = catalog.table(*sequence).and_then(|table| table.sequence) else {
+            continue;
+        };
+        let so_far = attempt.overlay.drawn.next(*sequence).flatten();
+        let next = known.after(value);
+        let further = match (so_far, next) {
+            (Some(so_far), Some(next)) => (next - so_far) * known.increment.signum() > 0,
+            _ => true,
+        };
+        if further {
+            attempt.overlay.drawn.from.insert(*sequence, next);
         }
     }
 }

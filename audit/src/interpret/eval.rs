@@ -300,6 +300,7 @@ impl Run<'_> {
                 }
                 self.call_routine(routine, values)
             }
+            Expr::Draw(sequence) => Ok(self.draw(*sequence)),
             Expr::Unknown => Ok(Value::Unknown),
         }
     }

@@ -96,7 +96,7 @@ impl Memory {
                     },
                 );
             }
-            Effect::Unseen { .. } | Effect::Absent { .. } => {}
+            Effect::Unseen { .. } | Effect::Absent { .. } | Effect::Drawn { .. } => {}
             Effect::HavocEverything { .. } => {
                 for contents in self.tables.values_mut() {
                     *contents = Contents {

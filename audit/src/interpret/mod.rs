@@ -110,6 +110,11 @@ pub enum Effect {
     },
     /// Transactional DDL: the catalog afterwards.
     Catalog(Arc<Catalog>),
+    /// Values were drawn from a sequence, perhaps from any (`None`); what it gives next, if that is known.
+    Drawn {
+        sequence: Option<TableId>,
+        next: Option<i64>,
+    },
 }
 
 /// One thing that a statement read.
@@ -235,7 +240,7 @@ pub fn execute_told(
     let mut execution = match result {
         Ok(expect) => Execution {
             expect,
-            effects: run.effects.take(),
+            effects: run.take_effects(),
             footprint: run.take_footprint(),
             reasons: planned.reasons.clone(),
         },
@@ -663,6 +668,14 @@ impl View for Nothing {
     }
 }
 
+/// What a statement may have drawn from sequences, if nothing more is known.
+pub fn drawn_unknown(planned: &Planned) -> impl Iterator<Item = Effect> {
+    let everything = planned.touches.draws_everything || planned.touches.writes_everything;
+    let some = planned.touches.draws.iter().map(|(sequence, _)| Some(*sequence));
+    some.chain(everything.then_some(None))
+        .map(|sequence| Effect::Drawn { sequence, next: None })
+}
+
 /// Nothing is known of the answer, nor of what was written.
 pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execution {
     let mut effects = Vec::new();
@@ -677,6 +690,7 @@ pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execu
             reason: reason.to_owned(),
         });
     }
+    effects.extend(drawn_unknown(planned));
     let footprint = planned
         .touches
         .read

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -111,6 +112,10 @@ pub(super) struct Run<'a> {
     pub several_writers: bool,
     /// How many rows the statement wrote, if its answer says so.
     pub told: Cell<Option<u64>>,
+    /// What the sequences that were drawn from give next.
+    drawn: RefCell<BTreeMap<TableId, Option<i64>>>,
+    /// Rows are made in an order of the server's choice: which of them got which value is not known.
+    pub is_unordered: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -146,7 +151,52 @@ impl<'a> Run<'a> {
             instants: None,
             several_writers: several_writers(&planned.kind),
             told: Cell::new(None),
+            drawn: RefCell::default(),
+            is_unordered: Cell::new(false),
         }
+    }
+
+    /// The next value of a sequence.
+    pub fn draw(&self, sequence: TableId) -> Value {
+        let draws = &self.planned.touches.draws;
+        let once = draws.iter().filter(|(other, _)| *other == sequence).count() == 1;
+        let in_order = once && !self.several_writers && self.routine_depth == 0;
+        let view = self.views.latest;
+        let mut drawn = self.drawn.borrow_mut();
+        let next = drawn.entry(sequence).or_insert_with(|| match in_order {
+            true => view.sequence(sequence),
+            false => None,
+        });
+        let Some(value) = *next else {
+            return Value::Unknown;
+        };
+        let known = view.catalog().table(sequence).and_then(|table| table.sequence);
+        *next = known.and_then(|known| known.after(value));
+        match self.is_unordered.get() {
+            true => Value::Unknown,
+            false => Value::Int8(value),
+        }
+    }
+
+    /// What was done, also to sequences.
+    pub fn take_effects(&self) -> Vec<Effect> {
+        let mut effects = self.effects.take();
+        let touches = &self.planned.touches;
+        for (sequence, next) in self.drawn.take() {
+            let sequence = Some(sequence);
+            effects.push(Effect::Drawn { sequence, next });
+        }
+        for (sequence, _) in touches.draws.iter().filter(|(_, column)| column.is_none()) {
+            let sequence = Some(*sequence);
+            effects.push(Effect::Drawn { sequence, next: None });
+        }
+        if touches.draws_everything || touches.writes_everything {
+            effects.push(Effect::Drawn {
+                sequence: None,
+                next: None,
+            });
+        }
+        effects
     }
 
     /// Counts work, so that no statement runs forever.

@@ -70,6 +70,10 @@ impl Run<'_> {
                 if !exact || (cut && output.ends.len() < output.rows.len()) {
                     return Fault::unsure("insert_of_uncertain_rows");
                 }
+                let listed = matches!(query.body, crate::sql::plan::Body::Values(_));
+                let sorted = !query.order.is_empty() && output.ends.len() == output.rows.len();
+                self.is_unordered
+                    .set(!(listed && query.order.is_empty() || sorted) && output.rows.len() > 1);
                 let rows = output.rows.into_iter().skip(cutting.offset as usize);
                 rows.take(cutting.limit.map_or(usize::MAX, |limit| limit as usize))
                     .map(|row| (row.values, true))

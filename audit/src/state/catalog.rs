@@ -14,9 +14,11 @@
 mod change;
 mod load;
 mod queries;
+mod sequence;
 
 pub use change::Editor;
 pub use queries::QUERIES;
+pub use sequence::Sequence;
 
 use crate::value::{UserKind, UserType, UserTypes, Value};
 use rustc_hash::FxHashMap;
@@ -38,6 +40,7 @@ pub(crate) struct Inner {
     version: u64,
     /// Whether the server's own catalog was read. If not, a name that is not here may still exist.
     pub(crate) loaded: bool,
+    pub(crate) has_sequences: bool,
     /// How many objects were created since, so that made-up numbers never repeat.
     pub(crate) created: u32,
     /// The database's default collation orders text byte by byte.
@@ -92,6 +95,8 @@ pub struct Table {
     /// Why reads of this table mean more than they say (`row_security`, `foreign_table` …).
     pub unmodelled_read: Option<String>,
     pub temporary: bool,
+    /// How it goes on, if it is a sequence and that is known.
+    pub sequence: Option<Sequence>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +108,8 @@ pub struct Column {
     /// SQL text of the default, or of the expression of a generated column.
     pub default: Option<Arc<str>>,
     pub identity: Identity,
+    /// The sequence that its default draws from: of a serial or identity column.
+    pub sequence: Option<TableId>,
     pub generated: bool,
     /// Values of this column sort byte by byte.
     pub collation_is_c: bool,
@@ -233,6 +240,7 @@ impl Catalog {
     pub(crate) fn from_inner(mut inner: Inner) -> Catalog {
         inner.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
         inner.user_types = Arc::new(user_types(&inner));
+        inner.has_sequences = inner.tables.values().any(|table| table.sequence.is_some());
         Catalog {
             inner: Arc::new(inner),
         }
@@ -263,6 +271,11 @@ impl Catalog {
     /// Where the rows of this table are kept: the table itself, or for a partition the root of its tree.
     pub fn storage(&self, id: TableId) -> TableId {
         self.table(id).map_or(id, |table| table.storage)
+    }
+
+    /// Whether there is a sequence of which something is known.
+    pub fn has_sequences(&self) -> bool {
+        self.inner.has_sequences
     }
 
     /// Every table, in the order of its number.
@@ -408,6 +421,7 @@ impl Column {
             not_null: false,
             default: None,
             identity: Identity::None,
+            sequence: None,
             generated: false,
             collation_is_c: false,
             dropped: false,

@@ -43,7 +43,39 @@ pub struct Overlay {
     pub tables: BTreeMap<TableId, OwnTable>,
     pub catalog: Option<Arc<Catalog>>,
     pub havoc_everything: Option<String>,
+    pub drawn: Drawn,
     next: u64,
+}
+
+/// What it drew from sequences: that is never undone.
+#[derive(Clone, Debug, Default)]
+pub struct Drawn {
+    /// What each of them gives next; `None`: nobody knows.
+    pub from: BTreeMap<TableId, Option<i64>>,
+    /// Perhaps from any of them.
+    pub everything: bool,
+}
+
+impl Drawn {
+    pub fn is_empty(&self) -> bool {
+        self.from.is_empty() && !self.everything
+    }
+
+    /// What a sequence gives next, if it was drawn from.
+    pub fn next(&self, sequence: TableId) -> Option<Option<i64>> {
+        let from = self.from.get(&sequence).copied();
+        from.or(self.everything.then_some(None))
+    }
+
+    fn draw(&mut self, sequence: Option<TableId>, next: Option<i64>) {
+        match sequence {
+            Some(sequence) => drop(self.from.insert(sequence, next)),
+            None => {
+                self.from.clear();
+                self.everything = true;
+            }
+        }
+    }
 }
 
 impl Overlay {
@@ -90,6 +122,7 @@ impl Overlay {
             }
             Effect::Unseen { table } => self.tables.entry(*table).or_default().unseen = true,
             Effect::Catalog(catalog) => self.catalog = Some(catalog.clone()),
+            Effect::Drawn { sequence, next } => self.drawn.draw(*sequence, *next),
         }
     }
 

@@ -259,6 +259,18 @@ impl View for Reader<'_> {
         }
     }
 
+    fn sequence(&self, sequence: TableId) -> Option<i64> {
+        if let Some(next) = self.own.drawn.next(sequence) {
+            return next;
+        }
+        if self.store.catalog.table(sequence).is_none() {
+            // It was made by this transaction: nobody else knows it.
+            let made = self.catalog().table(sequence)?;
+            return made.sequence?.first();
+        }
+        self.store.sequences.as_ref()?.get(&sequence).copied()
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         if self.own.havoc_everything.is_some() {
             return Knowledge::Partial;

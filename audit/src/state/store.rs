@@ -771,6 +771,8 @@ pub struct Store {
     /// Until then somebody may have written any table whom nobody saw.
     unseen_until: Option<Nanos>,
     pub tables: FxHashMap<TableId, Table>,
+    /// What sequences give next; only while somebody is judged who was alone.
+    pub sequences: Option<Arc<FxHashMap<TableId, i64>>>,
     pub versions_alive: u64,
     pub versions_collected: u64,
 }
@@ -782,6 +784,7 @@ impl Store {
             catalog_since: 0,
             unseen_until: None,
             tables: FxHashMap::default(),
+            sequences: None,
             versions_alive: 0,
             versions_collected: 0,
         }

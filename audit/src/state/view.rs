@@ -104,6 +104,11 @@ pub trait View {
         true
     }
 
+    /// The value that a sequence gives next, where it is certain that nobody else draws from it.
+    fn sequence(&self, _sequence: TableId) -> Option<i64> {
+        None
+    }
+
     /// The transaction's `now()`, where it is known.
     fn now(&self) -> Value {
         Value::Unknown

@@ -44,6 +44,8 @@ impl DdlRun<'_, '_> {
                     let mut draft = Draft {
                         table: changed.clone(),
                         constraints: Vec::new(),
+                        // Rows that are there draw from it, too: it is not followed.
+                        sequences: Vec::new(),
                     };
                     self.add_column(&mut draft, definition)?;
                     changed = draft.table;
@@ -64,6 +66,7 @@ impl DdlRun<'_, '_> {
                 }
                 (AlterTableType::AtDropColumn, _) => match column {
                     Some(column) => {
+                        changed.columns[column].sequence = None;
                         changed.columns[column].dropped = true;
                         changed.columns[column].not_null = false;
                         changed.keys.retain(|key| !key.columns.contains(&column));
@@ -88,6 +91,7 @@ impl DdlRun<'_, '_> {
                 },
                 (AlterTableType::AtColumnDefault, _) => match column {
                     Some(column) => {
+                        changed.columns[column].sequence = None;
                         changed.columns[column].default = match &command.def {
                             Some(node) => Some(self.expression_text(node)?),
                             None => None,
@@ -141,7 +145,14 @@ impl DdlRun<'_, '_> {
                     | AlterTableType::AtValidateConstraint
                     | AlterTableType::AtDisableTrig
                     | AlterTableType::AtDisableTrigAll
-                    | AlterTableType::AtDisableTrigUser,
+                    | AlterTableType::AtDisableTrigUser
+                    | AlterTableType::AtEnableTrig
+                    | AlterTableType::AtEnableTrigAll
+                    | AlterTableType::AtEnableTrigUser
+                    | AlterTableType::AtSetTableSpace
+                    | AlterTableType::AtSetOptions
+                    | AlterTableType::AtResetOptions
+                    | AlterTableType::AtSetCompression,
                     _,
                 ) => {}
                 _ => return Fault::unsure("alter_table"),

@@ -16,8 +16,9 @@ use super::expect::{Expect, Tag};
 use super::run::{Fault, Outcome, Run};
 use crate::sql::SessionSettings;
 use crate::sql::plan::Ddl;
-use crate::state::catalog::{Editor, TEMPORARY, Table, TableKind, Type, TypeKind};
+use crate::state::catalog::{Editor, Sequence, TEMPORARY, Table, TableKind, Type, TypeKind};
 use crate::state::{Catalog, TableId};
+use crate::value::oid;
 use pg_query::protobuf::{self as pg};
 use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
@@ -69,7 +70,9 @@ impl DdlRun<'_, '_> {
                 }
                 self.edit(|editor| {
                     let id = TableId(editor.new_id(&schema, &range.relname));
-                    editor.put(Table::new(id, &schema, &range.relname, TableKind::Sequence));
+                    let mut made = Table::new(id, &schema, &range.relname, TableKind::Sequence);
+                    made.sequence = Sequence::with_options(oid::INT8, &create.options);
+                    editor.put(made);
                 });
             }
             NodeEnum::AlterSeqStmt(_) | NodeEnum::CreateExtensionStmt(_) => {}

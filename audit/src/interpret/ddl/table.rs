@@ -8,7 +8,7 @@ use crate::interpret::expect::Tag;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::{self};
 use crate::state::TableId;
-use crate::state::catalog::{Column, Identity, Partitioning, TEMPORARY, Table, TableKind};
+use crate::state::catalog::{Column, Editor, Identity, Partitioning, Sequence, TEMPORARY, Table, TableKind};
 use crate::value::{Collation, oid};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self as pg, ConstrType, ObjectType};
@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub(super) struct Draft {
     pub(super) table: Table,
     pub(super) constraints: Vec<(Option<String>, pg::Constraint)>,
+    /// Columns with sequences of their own.
+    pub(super) sequences: Vec<(usize, Sequence)>,
 }
 
 impl Draft {
@@ -25,8 +27,28 @@ impl Draft {
         Draft {
             table: Table::new(TableId(0), schema, name, TableKind::Table),
             constraints: Vec::new(),
+            sequences: Vec::new(),
         }
     }
+}
+
+/// The sequence of a serial or identity column. Where the server would have to give it another name, it is not
+/// followed.
+fn add_sequence(editor: &mut Editor, table: &mut Table, column: usize, sequence: Sequence) {
+    const NAME_MAX: usize = 63;
+    let name = format!("{}_{}_seq", table.name, table.columns[column].name);
+    if name.len() > NAME_MAX || editor.finds(&table.schema, &name) {
+        return;
+    }
+    let id = TableId(editor.new_id(&table.schema, &name));
+    let mut made = Table::new(id, &table.schema, &name, TableKind::Sequence);
+    made.temporary = table.temporary;
+    made.sequence = Some(Sequence {
+        owner: Some(table.id),
+        ..sequence
+    });
+    editor.put(made);
+    table.columns[column].sequence = Some(id);
 }
 
 impl DdlRun<'_, '_> {
@@ -60,6 +82,10 @@ impl DdlRun<'_, '_> {
         };
         if let Some(parent) = &parent {
             draft.table.columns = parent.columns.clone();
+            let identities = draft.table.columns.iter_mut();
+            identities
+                .filter(|column| column.identity != Identity::None)
+                .for_each(|column| column.sequence = None);
         }
         for element in &create.table_elts {
             match &element.node {
@@ -106,6 +132,9 @@ impl DdlRun<'_, '_> {
             draft.table.id = id;
             draft.table.storage = parent.as_ref().map_or(id, |parent| parent.storage);
             created = Some(id);
+            for (column, sequence) in std::mem::take(&mut draft.sequences) {
+                add_sequence(editor, &mut draft.table, column, sequence);
+            }
         });
         let Some(id) = created else {
             return Fault::unsure("create_table");
@@ -171,9 +200,11 @@ impl DdlRun<'_, '_> {
             };
         }
         column.not_null = definition.is_not_null || serial.is_some();
-        if serial.is_some() {
+        let place = draft.table.columns.len();
+        if let Some(type_oid) = serial {
             let sequence = format!("nextval('{}_{}_seq')", draft.table.name, definition.colname);
             column.default = Some(Arc::from(sequence));
+            draft.sequences.push((place, Sequence::of_type(type_oid)));
         }
         if let Some(default) = &definition.raw_default {
             column.default = Some(self.expression_text(default)?);
@@ -198,6 +229,8 @@ impl DdlRun<'_, '_> {
                     } else {
                         Identity::ByDefault
                     };
+                    let sequence = Sequence::with_options(type_oid, &constraint.options);
+                    draft.sequences.extend(sequence.map(|s| (place, s)));
                 }
                 Ok(ConstrType::ConstrGenerated) => {
                     let Some(expr) = &constraint.raw_expr else {

@@ -113,6 +113,8 @@ impl Changes {
                 self.tables.entry(table).or_default().havoc = true;
                 self.effects.push(Some(Effect::Havoc { table, reason }));
             }
+            // Whoever calls the routine knows that it may draw.
+            Effect::Drawn { .. } => {}
             _ => return Fault::unsure("routine_effect"),
         }
         Ok(())

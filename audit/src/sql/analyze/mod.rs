@@ -191,6 +191,8 @@ pub(super) struct Analyzer<'a> {
     checks: FxHashMap<TableId, Arc<TableChecks>>,
     /// Something that makes the whole query unknown, found deep inside it.
     fatal: Option<String>,
+    /// Defaults are computed row by row, in the order of the rows.
+    is_orderly: bool,
 }
 
 /// One query level: what names mean in it.
@@ -301,6 +303,7 @@ impl<'a> Analyzer<'a> {
             may_write: false,
             checks: FxHashMap::default(),
             fatal: None,
+            is_orderly: false,
         }
     }
 
@@ -312,6 +315,7 @@ impl<'a> Analyzer<'a> {
             list.dedup();
         }
         let is_plain = self.reasons.is_empty() && !self.touches.writes_everything;
+        self.touches.draws_everything |= !is_plain || matches!(kind, Kind::Unmodelled(_));
         reach::reach(&kind, &mut self.touches, is_plain, self.catalog);
         let columns_read = match self.reasons.is_empty() {
             true => columns::columns_read(&kind, self.catalog),

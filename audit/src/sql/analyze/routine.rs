@@ -495,6 +495,7 @@ impl Builder<'_, '_> {
         touches.astray.extend(&planned.touches.astray);
         touches.writes_everything |= planned.touches.writes_everything;
         touches.reads_everything |= planned.touches.reads_everything;
+        touches.draws_everything |= planned.touches.draws_everything || !planned.touches.draws.is_empty();
         self.analyzer.may_write |= planned.may_write;
         let modelled = matches!(
             planned.kind,

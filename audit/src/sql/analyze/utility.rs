@@ -164,6 +164,7 @@ impl Analyzer<'_> {
                     }
                 }
                 self.touches.written.extend(all.iter().copied());
+                self.touches.draws_everything |= statement.restart_seqs;
                 Ok(Kind::Truncate {
                     tables: all,
                     restart: statement.restart_seqs,
@@ -238,6 +239,7 @@ impl Analyzer<'_> {
             | NodeEnum::RefreshMatViewStmt(_) => {
                 self.raw_touches(&node, true);
                 self.touches.writes_everything = false;
+                self.touches.draws_everything |= matches!(&node, NodeEnum::AlterSeqStmt(_));
                 self.may_write = true;
                 self.reads_snapshot = true;
                 let ddl = Ddl {
@@ -546,6 +548,7 @@ impl Analyzer<'_> {
         let mut defaults = Vec::new();
         for position in 0..table.columns.len() {
             if !positions.contains(&position) {
+                self.is_orderly = true;
                 let default = self.default_of(&table, position);
                 defaults.push((position, default));
             }

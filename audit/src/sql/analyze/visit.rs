@@ -16,6 +16,7 @@ pub(super) fn walk(expr: &mut Expr, depth: u16, f: &mut dyn FnMut(&mut Expr, u16
         | Expr::Grouped { .. }
         | Expr::Windowed(_)
         | Expr::Grouping(_)
+        | Expr::Draw(_)
         | Expr::Unknown => {}
         Expr::Call { arguments, .. }
         | Expr::And(arguments)
@@ -250,6 +251,7 @@ pub(super) fn is_constant(expr: &Expr) -> bool {
                 | Expr::AnyQuery { .. }
                 | Expr::ArrayQuery { .. }
                 | Expr::Routine { .. }
+                | Expr::Draw(_)
                 | Expr::Unknown
         );
         constant

@@ -1,6 +1,7 @@
 //! An expression, with names, types and functions resolved.
 
 use super::{Query, Routine};
+use crate::state::TableId;
 use crate::value::{CastKind, FunctionId, TypeOid, Value};
 use std::sync::Arc;
 
@@ -121,6 +122,8 @@ pub enum Expr {
         routine: Arc<Routine>,
         arguments: Vec<Expr>,
     },
+    /// The next value of a sequence, where it is known in which order they are drawn.
+    Draw(TableId),
     /// Fresh and unknown: a volatile function, or something that is not modelled.
     Unknown,
 }

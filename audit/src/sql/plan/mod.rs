@@ -233,6 +233,10 @@ pub struct Touches {
     /// It may write anything: a call of an unknown function, a table that the catalog does not know …
     pub writes_everything: bool,
     pub reads_everything: bool,
+    /// Sequences that it may draw from, for the sake of which column; `None`: in an order of the server's choice.
+    pub draws: Vec<(TableId, Option<usize>)>,
+    /// It may draw from any sequence, or set it.
+    pub draws_everything: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,6 +48,12 @@ impl Editor {
         self.inner.tables.get(&id)
     }
 
+    /// Whether a relation of this name is there.
+    pub fn finds(&self, schema: &str, name: &str) -> bool {
+        let named = self.inner.names.get(name);
+        named.is_some_and(|entries| entries.iter().any(|(other, _)| other == schema))
+    }
+
     /// Changes one table.
     pub fn alter(&mut self, id: TableId, change: impl FnOnce(&mut Table)) {
         if let Some(table) = self.inner.tables.get(&id) {
@@ -76,6 +82,15 @@ impl Editor {
         for parent in &table.parents {
             self.alter(*parent, |parent| parent.children.retain(|child| *child != id));
         }
+        let is_owned = |other: &&Arc<Table>| other.sequence.is_some_and(|s| s.owner == Some(id));
+        let owned: Vec<TableId> = self
+            .inner
+            .tables
+            .values()
+            .filter(is_owned)
+            .map(|t| t.id)
+            .collect();
+        owned.into_iter().for_each(|sequence| self.drop_table(sequence));
     }
 
     pub fn add_type(&mut self, new: Type) {
@@ -186,6 +201,7 @@ impl Table {
             unmodelled_write: None,
             unmodelled_read: None,
             temporary: false,
+            sequence: None,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! statements unknown, never wrong.
 
 use super::{
-    Action, Argument, Catalog, Check, Column, ForeignKey, Function, Identity, Inner, Partitioning, Table,
-    TableId, TableKind, Type, TypeKind, UniqueKey,
+    Action, Argument, Catalog, Check, Column, ForeignKey, Function, Identity, Inner, Partitioning, Sequence,
+    Table, TableId, TableKind, Type, TypeKind, UniqueKey,
 };
 use crate::trace::Bootstrap;
 use rustc_hash::FxHashMap;
@@ -130,6 +130,37 @@ impl Catalog {
             }
         }
 
+        for row in part("sequences") {
+            let Some(sequence) = number(row, 0).filter(|id| tables.contains_key(id)) else {
+                continue;
+            };
+            let cell = |place: usize| text(row, place).parse::<i64>().ok();
+            let known = (cell(1), cell(2), cell(3), cell(4), cell(5));
+            let (Some(start), Some(increment), Some(least), Some(greatest), Some(cache)) = known else {
+                continue;
+            };
+            let owner = number(row, 6);
+            if let Some(found) = tables.get_mut(&sequence) {
+                found.sequence = Some(Sequence {
+                    start,
+                    increment,
+                    least,
+                    greatest,
+                    cache,
+                    owner: owner.map(TableId),
+                    last: cell(8),
+                });
+            }
+            let column = owner.zip(cell(7)).and_then(|at| positions.get(&at).copied());
+            let owner = owner.and_then(|owner| tables.get_mut(&owner));
+            if let Some((column, owner)) = column.zip(owner) {
+                let column = &mut owner.columns[column];
+                let draws = |default: &Arc<str>| default.starts_with("nextval(");
+                if column.identity != Identity::None || column.default.as_ref().is_some_and(draws) {
+                    column.sequence = Some(TableId(sequence));
+                }
+            }
+        }
         for row in part("indexes") {
             let Some(id) = number(row, 0) else { continue };
             let Some(table) = tables.get_mut(&id) else {

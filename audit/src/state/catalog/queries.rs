@@ -4,6 +4,10 @@
 /// same REPEATABLE READ transaction as the copies of the tables.
 pub const QUERIES: &[(&str, &str)] = &[
     (
+        "sequences",
+        "select s.seqrelid::text, s.seqstart::text, s.seqincrement::text, s.seqmin::text, s.seqmax::text, s.seqcache::text, d.refobjid::text, d.refobjsubid::text, case when pg_catalog.has_sequence_privilege(s.seqrelid, 'SELECT') then pg_catalog.pg_sequence_last_value(s.seqrelid)::text end from pg_catalog.pg_sequence s join pg_catalog.pg_class c on c.oid = s.seqrelid and c.relpersistence = 'p' left join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = s.seqrelid and d.deptype in ('a', 'i') and d.refobjsubid > 0 order by s.seqrelid",
+    ),
+    (
         "database",
         "select datcollate, pg_encoding_to_char(encoding), coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') from pg_catalog.pg_database d where datname = current_database()",
     ),

@@ -16,7 +16,8 @@ impl Analyzer<'_> {
         let built_in = schema.as_deref().is_none_or(|schema| schema == "pg_catalog");
 
         if built_in && matches!(name.as_str(), "nextval" | "currval" | "lastval" | "setval") {
-            // Sequences are not followed: the value is whatever the answer says.
+            // Here the value is whatever the answer says.
+            self.touches.draws_everything |= matches!(name.as_str(), "nextval" | "setval");
             self.mark_volatile();
             return Ok(self.unknown(oid::INT8));
         }

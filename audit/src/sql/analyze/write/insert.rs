@@ -18,6 +18,13 @@ impl Analyzer<'_> {
     }
 
     fn insert_body(&mut self, insert: &pg::InsertStmt) -> Result<Insert> {
+        let before = std::mem::replace(&mut self.is_orderly, true);
+        let result = self.insert_rows(insert);
+        self.is_orderly = before;
+        result
+    }
+
+    fn insert_rows(&mut self, insert: &pg::InsertStmt) -> Result<Insert> {
         let table = self.target(insert.relation.as_ref())?;
         let checks = self.table_checks(&table)?;
         let overriding = OverridingKind::try_from(insert.r#override).unwrap_or(OverridingKind::Undefined);

@@ -8,8 +8,9 @@ mod update;
 
 use super::{Analyzer, Result, Typed, Unmodelled, unmodelled};
 use crate::sql::plan::{Cte, Expr, Kind, Returning};
+use crate::state::TableId;
 use crate::state::catalog::{Identity, Table, TableKind};
-use crate::value::CastKind;
+use crate::value::{CastKind, oid};
 use pg_query::protobuf as pg;
 use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
@@ -162,7 +163,11 @@ impl Analyzer<'_> {
         if column.dropped || column.generated {
             return Expr::null();
         }
+        if let Some(sequence) = column.sequence {
+            return self.draw(sequence, table, position);
+        }
         if column.identity != Identity::None {
+            self.touches.draws_everything = true;
             self.mark_volatile();
             return Expr::Unknown;
         }
@@ -178,8 +183,32 @@ impl Analyzer<'_> {
         }
     }
 
+    /// The next value of a sequence as the default of a column.
+    fn draw(&mut self, sequence: TableId, table: &Arc<Table>, position: usize) -> Expr {
+        self.mark_volatile();
+        let at = (sequence, self.is_orderly.then_some(position));
+        if !self.touches.draws.contains(&at) {
+            self.touches.draws.push(at);
+        }
+        if !self.is_orderly {
+            return Expr::Unknown;
+        }
+        let typed = Typed {
+            expr: Expr::Draw(sequence),
+            ..self.unknown(oid::INT8)
+        };
+        self.assign(typed, table, position).unwrap_or(Expr::Unknown)
+    }
+
     /// SET: columns and their new values.
     fn set_clause(&mut self, nodes: &[Node], table: &Arc<Table>) -> Result<Vec<(usize, Expr)>> {
+        let before = std::mem::replace(&mut self.is_orderly, false);
+        let result = self.set_columns(nodes, table);
+        self.is_orderly = before;
+        result
+    }
+
+    fn set_columns(&mut self, nodes: &[Node], table: &Arc<Table>) -> Result<Vec<(usize, Expr)>> {
         let mut set = Vec::new();
         for node in nodes {
             let Some(NodeEnum::ResTarget(target)) = &node.node else {
