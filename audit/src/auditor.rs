@@ -177,7 +177,7 @@ impl Auditor {
                     .add_other(reread.at, Item::Reread(Arc::from(reread)));
             }
             Record::Writers { at, exclusive, .. } => {
-                self.sequencer.add_other(at, Item::Writers { exclusive })
+                self.sequencer.add_other(at, Item::Writers { at, exclusive })
             }
             record => {
                 if let Record::Mark { at } = record {
@@ -267,10 +267,12 @@ impl Auditor {
                         self.explainer.reread(&reread);
                     }
                 }
-                Item::Writers { exclusive } => {
-                    self.shared = !exclusive;
+                Item::Writers { at, exclusive } => {
+                    let before = std::mem::replace(&mut self.shared, !exclusive);
                     if self.shared {
                         self.explainer.forget(Nanos::MAX);
+                    } else if before {
+                        self.explainer.settle(at);
                     }
                 }
             }

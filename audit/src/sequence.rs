@@ -47,6 +47,7 @@ pub enum Item {
     SessionEnd(SessionId),
     /// Somebody writes past the proxy, or does no longer.
     Writers {
+        at: Nanos,
         exclusive: bool,
     },
 }

@@ -149,13 +149,19 @@ impl Entry {
     ) -> Option<RowId> {
         let table = self.table;
         let made = Version::new(self.commit, Some(row.clone()));
+        // Something unknown happened at the same time: it may have come later, and have taken the row away again.
+        let beside = !store.table_mut(table).is_settled(self.window.sent);
         let Some((columns, key)) = store.key_of(table, row) else {
+            if beside {
+                store.lose(table, self.window.done);
+                return None;
+            }
             let id = births.nth(nth, table, store);
             store.insert(table, id, made);
             return Some(id);
         };
         let kept = store.table_mut(table);
-        if kept.is_too_early(&columns, &key, self.from) {
+        if beside || kept.is_too_early(&columns, &key, self.from) {
             // Whoever left the doubt may have come later, and have taken it away again.
             kept.distrust(&columns, &key, self.window.done);
             for id in kept.candidates(&columns, &key) {
@@ -201,7 +207,8 @@ impl Entry {
     fn leave(&self, store: &mut Store, columns: &[usize], key: &[Value]) {
         let table = self.table;
         let kept = store.table_mut(table);
-        let early = kept.is_too_early(columns, key, self.from);
+        let beside = !kept.is_settled(self.window.sent);
+        let early = beside || kept.is_too_early(columns, key, self.from);
         let late = kept.live(columns, key);
         // What was learned meanwhile may have come before or after.
         if early || late.is_some() {

@@ -262,6 +262,12 @@ impl Explainer {
         self.worlds[0].store.lose_everything_to_unseen(until);
     }
 
+    /// Whoever wrote unseen has ended: from `at` on what is seen can be relied on again.
+    pub fn settle(&mut self, at: Nanos) {
+        self.become_one();
+        self.worlds[0].store.settle(at);
+    }
+
     pub fn session(&mut self, txn: &Transaction) -> SessionState {
         let (server, catalog) = (&self.server, &self.catalog);
         let facts = &txn.facts;

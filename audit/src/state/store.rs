@@ -442,6 +442,12 @@ impl Table {
         self.disturb(until);
     }
 
+    /// Nothing unknown happens after `at`.
+    pub fn settle(&mut self, at: Nanos) {
+        self.unstable_until = self.unstable_until.min(at);
+        self.disturbed_until = self.disturbed_until.min(at);
+    }
+
     /// A commit wrote it, and became visible until `done`.
     pub fn written(&mut self, done: Nanos) {
         self.busy_until = self.busy_until.max(done);
@@ -870,6 +876,16 @@ impl Store {
         self.forget_everything();
         self.tables.values_mut().for_each(|t| t.unsettle(until));
         self.unseen_until = self.unseen_until.max(Some(until));
+    }
+
+    /// Nobody whom nobody sees writes after `at`.
+    pub fn settle(&mut self, at: Nanos) {
+        let end = |until: Option<Nanos>| until.map(|until| until.min(at));
+        self.unseen_until = end(self.unseen_until);
+        for table in self.tables.values_mut() {
+            table.unseen_until = end(table.unseen_until);
+            table.settle(at);
+        }
     }
 
     /// Until when somebody unseen may have written a table after a commit that was asked for at `sent`.
