@@ -57,6 +57,7 @@ pub fn widened(
                     attempt.session.blur(catalog);
                     attempt.lasting.blur(catalog);
                 }
+                interpret::drawn_unknown(&planned).for_each(|effect| attempt.overlay.apply(&effect, at));
                 if planned.may_write {
                     attempt.wrote.push(at);
                     let written = planned.touches.written.iter().copied();

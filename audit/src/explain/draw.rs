@@ -94,8 +94,9 @@ impl Explainer {
         self.haunt(&task.txn);
         match certain {
             Some(done) if alone => {
-                let drawn = &done.attempt.overlay.drawn;
-                if drawn.everything {
+                let overlay = &done.attempt.overlay;
+                let drawn = &overlay.drawn;
+                if drawn.everything || overlay.havoc_everything.is_some() {
                     self.sequences.forget();
                 }
                 if !drawn.from.is_empty() {

@@ -190,8 +190,10 @@ impl Explainer {
         }
         self.become_one();
         self.births.forget();
+        self.sequences.forget();
         self.busy_until = self.busy_until.max(until);
         let world = &mut self.worlds[0];
+        world.store.sequences = None;
         world.store.lose_everything_to_unseen(until);
         world.ahead.clear();
         world.waiting.clear();
