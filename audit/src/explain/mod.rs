@@ -239,7 +239,11 @@ impl Explainer {
         for copy in &bootstrap.tables {
             apply::load_copy(&mut world.store, copy, &self.server);
         }
-        self.sequences.load(&catalog);
+        self.sequences.forget();
+        if self.busy_until < bootstrap.window.sent {
+            // Nobody can have drawn between the reading and its turn who is judged already.
+            self.sequences.load(&catalog);
+        }
         self.busy_until = self.busy_until.max(bootstrap.window.done);
         self.catalog = catalog;
         self.worlds = vec![world];

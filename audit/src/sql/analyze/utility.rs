@@ -239,7 +239,7 @@ impl Analyzer<'_> {
             | NodeEnum::RefreshMatViewStmt(_) => {
                 self.raw_touches(&node, true);
                 self.touches.writes_everything = false;
-                self.touches.draws_everything |= matches!(&node, NodeEnum::AlterSeqStmt(_));
+                self.touches.draws_everything |= may_draw(&node);
                 self.may_write = true;
                 self.reads_snapshot = true;
                 let ddl = Ddl {
@@ -621,6 +621,21 @@ fn copy_format(options: &[Node], statement: &pg::CopyStmt) -> CopyFormat {
     let standard = if format.csv { "" } else { "\\N" };
     format.null = null.unwrap_or_else(|| standard.to_owned());
     format
+}
+
+/// Whether DDL may set a sequence, or make values that are drawn from one.
+fn may_draw(node: &NodeEnum) -> bool {
+    use pg::AlterTableType::{AtAddColumn, AtAlterColumnType};
+    match node {
+        NodeEnum::AlterSeqStmt(_) | NodeEnum::CreateTableAsStmt(_) | NodeEnum::RefreshMatViewStmt(_) => true,
+        NodeEnum::AlterTableStmt(alter) => alter.cmds.iter().any(|command| match &command.node {
+            Some(NodeEnum::AlterTableCmd(command)) => {
+                [AtAddColumn as i32, AtAlterColumnType as i32].contains(&command.subtype)
+            }
+            _ => true,
+        }),
+        _ => false,
+    }
 }
 
 fn statement_name(node: &NodeEnum) -> String {
