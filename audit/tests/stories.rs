@@ -15,6 +15,32 @@ fn stories() -> Vec<PathBuf> {
     files
 }
 
+/// Stories of wrong answers, told twice: with the right answer and with a wrong one.
+#[test]
+fn wrong_answers_are_told_beside_right_ones() {
+    let expects = |path: &Path| {
+        let text = std::fs::read_to_string(path).expect("a readable story");
+        let (_, expected) = script::expectations(&text).expect("expectations");
+        expected.iter().all(|e| !e.rules.is_empty())
+    };
+    let mut pairs = 0;
+    for path in stories() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().and_then(|p| p.file_name()).unwrap_or_default();
+        if folder != "semantics" {
+            continue;
+        }
+        match name.rsplit_once('_') {
+            Some((story, "wrong")) => {
+                assert!(expects(&path), "{name} expects nothing");
+                pairs += usize::from(path.with_file_name(format!("{story}_right")).exists());
+            }
+            _ => assert!(!expects(&path), "{name} expects a violation"),
+        }
+    }
+    assert!(pairs >= 40, "only {pairs} stories are told both ways");
+}
+
 #[test]
 fn every_story_comes_to_its_verdict() {
     let only = std::env::var("STORY").ok();

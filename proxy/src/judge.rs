@@ -6,12 +6,15 @@
 //!   - the recorder never waits: what the queue cannot take is shed, and becomes a gap as soon as there is
 //!     room;
 //!   - sessions' beginnings and ends, and what the side connection read, are never shed;
-//!   - an auditor that panics is counted and replaced by one that knows nothing; what it had found stays.
+//!   - a transaction in whose turn the audit panics is counted, kept for replay, and costs nothing else; an auditor that
+//!     panics all the same is replaced by one that knows nothing; what it had found stays.
 
 use crate::clock;
 use crate::config::{Config, Redact};
+use crate::crashes;
 use crate::live::Live;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use pgassay_audit::explain::crash::Crash;
 use pgassay_audit::report::redact;
 use pgassay_audit::trace::lex::{self, Effect};
 use pgassay_audit::trace::{Gap, NOBODY, Nanos, Outcome, Record, SessionId, TableName, Window};
@@ -34,6 +37,8 @@ pub trait Judge {
     fn stats(&self) -> Stats;
     /// Tables that should be read again.
     fn lost(&self) -> Vec<TableName>;
+    /// Transactions in whose turn it crashed and went on, since the last time.
+    fn take_crashes(&mut self) -> Vec<Crash>;
 }
 
 impl Judge for Auditor {
@@ -55,6 +60,75 @@ impl Judge for Auditor {
 
     fn lost(&self) -> Vec<TableName> {
         Auditor::lost(self)
+    }
+
+    fn take_crashes(&mut self) -> Vec<Crash> {
+        Auditor::take_crashes(self)
+    }
+}
+
+/// An auditor that survives itself: one that panics is replaced by one that knows nothing.
+pub struct Guarded<A, M> {
+    make: M,
+    auditor: A,
+    /// What those before it have found.
+    earlier: Summary,
+    earlier_crashes: u64,
+    /// Latest instant that a record spoke of.
+    latest: Nanos,
+}
+
+impl<A: Judge, M: Fn() -> A> Guarded<A, M> {
+    pub fn new(make: M) -> Guarded<A, M> {
+        Guarded {
+            auditor: make(),
+            make,
+            earlier: Summary::default(),
+            earlier_crashes: 0,
+            latest: 0,
+        }
+    }
+
+    pub fn take(&mut self, record: Record) -> Vec<Violation> {
+        let at = match &record {
+            Record::Statement(statement) => statement.window.done.max(statement.ready.done),
+            Record::Mark { at } => *at,
+            _ => 0,
+        };
+        self.latest = self.latest.max(at);
+        self.survive(|auditor| auditor.take(record))
+    }
+
+    pub fn finish(&mut self) -> Vec<Violation> {
+        self.survive(Judge::finish)
+    }
+
+    fn survive(&mut self, judge: impl FnOnce(&mut A) -> Vec<Violation>) -> Vec<Violation> {
+        let judged = std::panic::catch_unwind(AssertUnwindSafe(|| judge(&mut self.auditor)));
+        judged.unwrap_or_else(|_| {
+            tracing::error!("the audit crashed; it starts anew and knows nothing of what was before");
+            self.earlier = merged(&self.earlier, &self.auditor.summary());
+            self.earlier_crashes += self.auditor.stats().crashes + 1;
+            self.auditor = (self.make)();
+            self.auditor.take(Record::Gap(Gap {
+                session: None,
+                window: Window::new(0, self.latest),
+                reason: "the audit crashed".to_owned(),
+            }))
+        })
+    }
+
+    pub fn summary(&self) -> Summary {
+        merged(&self.earlier, &self.auditor.summary())
+    }
+
+    /// How often the audit crashed, whatever it cost.
+    pub fn crashes(&self) -> u64 {
+        self.earlier_crashes + self.auditor.stats().crashes
+    }
+
+    pub fn take_crashes(&mut self) -> Vec<Crash> {
+        self.auditor.take_crashes()
     }
 }
 
@@ -216,8 +290,7 @@ fn cost(record: &Record) -> u64 {
 /// The audit's thread: takes records until there are no more, whatever happens to the auditor. `make` makes a
 /// new one.
 pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
-    let mut earlier = Summary::default();
-    let mut auditor = make();
+    let mut auditor = Guarded::new(make);
     let mut published = Instant::now();
     loop {
         let batch = match queue.batches.recv_timeout(PUBLISH_EVERY) {
@@ -229,35 +302,12 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
         if let Some(Batch { records, bytes, at }) = batch {
             live.audit_oldest.store(at, Relaxed);
             let count = records.len() as u64;
-            let mut records = records.into_iter();
-            // A crash loses one record and the auditor; the rest of the batch goes to its successor.
-            while records.len() > 0 {
-                let taken = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                    records.by_ref().fold(false, |found, record| {
-                        let violations = auditor.take(record);
-                        tell(&violations);
-                        found || !violations.is_empty()
-                    })
-                }));
-                match taken {
-                    Ok(more) => found |= more,
-                    Err(_) => {
-                        live.audit_panics.fetch_add(1, Relaxed);
-                        tracing::error!(
-                            "the audit crashed; it starts anew and knows nothing of what was before"
-                        );
-                        earlier = merged(&earlier, &auditor.summary());
-                        auditor = make();
-                        let window = Window::new(0, clock::now());
-                        let reason = "the audit crashed".to_owned();
-                        auditor.take(Record::Gap(Gap {
-                            session: None,
-                            window,
-                            reason,
-                        }));
-                    }
-                }
+            for record in records {
+                let violations = auditor.take(record);
+                tell(&violations);
+                found |= !violations.is_empty();
             }
+            note_crashes(live, &mut auditor);
             queue.waiting.fetch_sub(count, Relaxed);
             queue.waiting_bytes.fetch_sub(bytes, Relaxed);
             live.audit_queue_records
@@ -268,16 +318,20 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
         }
         if found || published.elapsed() >= PUBLISH_EVERY {
             published = Instant::now();
-            publish(live, &earlier, &auditor);
+            publish(live, &auditor);
         }
     }
-    match std::panic::catch_unwind(AssertUnwindSafe(|| auditor.finish())) {
-        Ok(violations) => tell(&violations),
-        Err(_) => {
-            live.audit_panics.fetch_add(1, Relaxed);
-        }
+    tell(&auditor.finish());
+    note_crashes(live, &mut auditor);
+    publish(live, &auditor);
+}
+
+/// Counts crashes, and keeps what is needed to see them again.
+fn note_crashes<A: Judge, M: Fn() -> A>(live: &Live, auditor: &mut Guarded<A, M>) {
+    live.audit_panics.store(auditor.crashes(), Relaxed);
+    for crash in auditor.take_crashes() {
+        crashes::keep(&live.config.load().journal, &crash);
     }
-    publish(live, &earlier, &auditor);
 }
 
 fn tell(violations: &[Violation]) {
@@ -286,8 +340,9 @@ fn tell(violations: &[Violation]) {
     }
 }
 
-fn publish(live: &Live, earlier: &Summary, auditor: &impl Judge) {
-    let mut summary = merged(earlier, &auditor.summary());
+fn publish<A: Judge, M: Fn() -> A>(live: &Live, guarded: &Guarded<A, M>) {
+    let mut summary = guarded.summary();
+    let auditor = &guarded.auditor;
     // From here on it is told to people: what may not be written down may not be shown either.
     if live.config.load().journal.redact == Redact::Hash {
         summary.violations = summary.violations.iter().map(redact::violation).collect();
@@ -393,6 +448,10 @@ mod tests {
         }
 
         fn lost(&self) -> Vec<TableName> {
+            Vec::new()
+        }
+
+        fn take_crashes(&mut self) -> Vec<Crash> {
             Vec::new()
         }
     }

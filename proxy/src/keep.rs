@@ -26,33 +26,7 @@ impl Keeper {
     /// `None` when no journal is wanted.
     pub fn open(config: &config::Journal, live: Arc<Live>) -> Result<Option<Keeper>> {
         let Some(dir) = &config.dir else { return Ok(None) };
-        let key = match &config.key_file {
-            Some(file) => Some(Key::read(file)?),
-            None => None,
-        };
-        let needed = |what: &str| {
-            key.clone()
-                .with_context(|| format!("{what} needs journal.key_file"))
-        };
-        let options = Options {
-            segment_bytes_max: config.segment_bytes_max,
-            bytes_max: config.bytes_max,
-            age_seconds_max: config.age_seconds_max,
-            flush: config.flush_ms * 1_000_000,
-            encrypt: if config.encrypt {
-                Some(needed("journal.encrypt")?)
-            } else {
-                None
-            },
-            redact: match config.redact {
-                Redact::None => None,
-                Redact::Hash => Some(needed("journal.redact")?),
-            },
-            // Our clock reads as nanoseconds since 1970.
-            clock_zero_unix: 0,
-            ..Options::default()
-        };
-        let writer = Writer::open(dir, options).context("the journal cannot be opened")?;
+        let writer = Writer::open(dir, options(config)?).context("the journal cannot be opened")?;
         Ok(Some(Keeper {
             writer,
             live,
@@ -114,4 +88,34 @@ impl Keeper {
             tracing::error!("the end of the journal could not be written: {error}");
         }
     }
+}
+
+/// How records are written to disk: what the configuration says about keys holds for everything that is.
+pub fn options(config: &config::Journal) -> Result<Options> {
+    let key = match &config.key_file {
+        Some(file) => Some(Key::read(file)?),
+        None => None,
+    };
+    let needed = |what: &str| {
+        key.clone()
+            .with_context(|| format!("{what} needs journal.key_file"))
+    };
+    Ok(Options {
+        segment_bytes_max: config.segment_bytes_max,
+        bytes_max: config.bytes_max,
+        age_seconds_max: config.age_seconds_max,
+        flush: config.flush_ms * 1_000_000,
+        encrypt: if config.encrypt {
+            Some(needed("journal.encrypt")?)
+        } else {
+            None
+        },
+        redact: match config.redact {
+            Redact::None => None,
+            Redact::Hash => Some(needed("journal.redact")?),
+        },
+        // Our clock reads as nanoseconds since 1970.
+        clock_zero_unix: 0,
+        ..Options::default()
+    })
 }

@@ -20,6 +20,7 @@ pub mod wire;
 pub mod capture;
 pub mod record;
 pub mod keep;
+pub mod crashes;
 pub mod judge;
 pub mod bootstrap;
 pub mod writers;

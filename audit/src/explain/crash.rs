@@ -218,7 +218,7 @@ mod tests {
              t3: select v from b where k = 1 => (101)\n",
         );
         assert_eq!(rules(&auditor), ["garbage_read"]);
-        assert_eq!(auditor.summary().violations[0].observed, "(101)");
+        assert!(auditor.summary().violations[0].observed.contains("(101)"));
         assert_eq!(auditor.stats().crashes, 1);
     }
 

@@ -209,6 +209,17 @@ fn the_solver_agrees_with_trying_everything() {
         let is_wrong = rng.bool();
         let text = story(&mut rng, level, is_wrong);
         let (by_solver, summary) = audit_within(records(&text), at_once);
+        if seed % 10 == 0 {
+            // Other questions were asked in between, and on another thread none was.
+            let again = std::thread::scope(|scope| {
+                let judge = scope.spawn(|| audit_within(records(&text), at_once));
+                judge.join().expect("no panic")
+            });
+            assert_eq!(
+                again.1, summary,
+                "seed {seed}: the same records, another report\n{text}"
+            );
+        }
         let (by_trying, _) = audit_within(records(&text), never);
         let defined = reference(&text);
         solved += summary.tiers.get("solver").copied().unwrap_or(0);

@@ -5,6 +5,7 @@
 
 use super::{Usage, report, wait};
 use crate::config::Config;
+use crate::judge::Guarded;
 use crate::record;
 use indicatif::{ProgressBar, ProgressStyle};
 use pgassay_audit::trace::Record;
@@ -89,7 +90,7 @@ pub fn is_sensible(settings: &Settings) -> Result<(), Usage> {
 
 /// Audits one journal from its first record to its last.
 pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summary, Usage> {
-    let mut auditor = Auditor::new(settings.clone());
+    let mut auditor = Guarded::new(|| Auditor::new(settings.clone()));
     let mut progress = Progress::new(path);
     if is_story(path)? {
         for record in read_story(path, settings.claim)? {
@@ -117,6 +118,15 @@ pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summ
     }
     progress.finish();
     wait::watch(|| "deciding what is still open".to_owned(), || auditor.finish());
+    for crash in auditor.take_crashes() {
+        tracing::error!(
+            "{}: the audit crashed on transaction {} of session {} ({}); it counts as unknown",
+            path.display(),
+            crash.transaction.number,
+            crash.transaction.session.0,
+            crash.message
+        );
+    }
     Ok(auditor.summary())
 }
 
