@@ -7,6 +7,10 @@
 /// The names that people meet most; what is not here names the construct itself.
 const MEANINGS: &[(&str, &str)] = &[
     (
+        "audit_crashed",
+        "the audit itself crashed on the transaction: a defect of pgassay, its records are kept",
+    ),
+    (
         "begun_unseen",
         "the transaction was open before the recording began",
     ),
