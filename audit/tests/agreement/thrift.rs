@@ -28,7 +28,9 @@ fn slowly(text: &str, rng: &mut Rng) -> Vec<Record> {
     records.retain(|r| !matches!(r, Record::Mark { .. }));
     let mut ended: BTreeMap<SessionId, usize> = BTreeMap::new();
     for at in 0..records.len() {
-        let Record::Statement(o) = &records[at] else { continue };
+        let Record::Statement(o) = &records[at] else {
+            continue;
+        };
         let (session, sent) = (o.session, o.window.sent);
         // The session that sets up the tables is done before anybody comes.
         if session != SessionId(1)

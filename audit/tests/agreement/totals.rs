@@ -144,8 +144,8 @@ fn story(rng: &mut Rng, level: &str, is_wrong: bool) -> String {
         let (sql, tag) = sql.split_once(" => ").expect("an answer");
         (sql.to_owned(), tag.to_owned())
     };
-    for at in 0..acts.len() {
-        let _ = match explicit[at] {
+    for (at, is_explicit) in explicit.iter().enumerate() {
+        let _ = match is_explicit {
             true => writeln!(text, "w{at}: commit ..."),
             false => writeln!(text, "w{at}: {} ...", single(at).0),
         };
@@ -181,8 +181,8 @@ fn story(rng: &mut Rng, level: &str, is_wrong: bool) -> String {
     if questions > 1 {
         text.push_str("r: commit\n");
     }
-    for at in 0..acts.len() {
-        let _ = match explicit[at] {
+    for (at, is_explicit) in explicit.iter().enumerate() {
+        let _ = match is_explicit {
             true => writeln!(text, "w{at}: ... => COMMIT"),
             false => writeln!(text, "w{at}: ... => {}", single(at).1),
         };
