@@ -151,23 +151,14 @@ pub fn thin(worlds: &mut Vec<World>, most: usize, until: Nanos) {
             row.iter().enumerate().map(pair)
         });
         let Some((_, a, b)) = pairs.min() else { return };
-        let mut pair: Vec<World> = worlds.splice(b..=b, None).collect();
-        let mut waiting = std::mem::take(&mut worlds[a].waiting);
-        waiting.extend(
-            pair[0]
-                .waiting
-                .iter()
-                .filter(|id| !waiting.contains(id))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-        pair.splice(0..0, worlds.splice(a..=a, None));
+        let (other, one) = (worlds.remove(b), worlds.remove(a));
+        let mut waiting = one.waiting.clone();
+        waiting.extend(other.waiting.iter().filter(|id| !one.waiting.contains(id)));
+        let mut pair = vec![one, other];
         collapse(&mut pair, until);
-        for mut world in pair {
-            // It can still be asked whether it explains them.
-            world.waiting = std::mem::take(&mut waiting);
-            worlds.insert(a, world);
-        }
+        // It can still be asked whether it explains them.
+        pair[0].waiting = waiting;
+        worlds.insert(a, pair.remove(0));
         apart.remove(b);
         apart.iter_mut().filter(|row| row.len() > b).for_each(|row| {
             row.remove(b);

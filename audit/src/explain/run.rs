@@ -37,6 +37,38 @@ pub struct Scene<'a> {
     pub hidden: Option<CommitId>,
 }
 
+impl<'a> Scene<'a> {
+    /// What a statement sees at `point`, somewhere in `window`.
+    pub fn reader(
+        &self,
+        point: PointId,
+        window: Window,
+        own: &'a Overlay,
+        chooser: &'a RefCell<Chooser>,
+        seen: &'a Observation,
+    ) -> Reader<'a> {
+        Reader {
+            store: self.store,
+            order: self.order,
+            window,
+            point,
+            statement: seen.window,
+            own,
+            hidden: self.hidden,
+            chooser,
+            providers: RefCell::default(),
+            eager: false,
+            held: None,
+            claims: false,
+            observed: &seen.outcome,
+            shown: OnceCell::new(),
+            unsure: Cell::default(),
+            focus: RefCell::default(),
+            claimed: RefCell::default(),
+        }
+    }
+}
+
 /// What an answer said about the state.
 #[derive(Clone, Debug)]
 pub enum Lesson {
@@ -321,29 +353,17 @@ fn run_step(
             false => None,
         };
         let reader = |point, window, eager| Reader {
-            store: scene.store,
-            order: scene.order,
-            window,
-            point,
-            statement: seen.window,
-            own: &attempt.overlay,
-            hidden: scene.hidden,
-            chooser,
-            providers: RefCell::default(),
-            unsure: Cell::default(),
             eager,
             held: held
                 .as_ref()
                 .filter(|_| eager || !by_statement)
                 .map(|(table, columns)| (*table, &columns[..])),
             claims: waits && succeeded,
-            observed: &seen.outcome,
-            shown: OnceCell::new(),
             focus: RefCell::new(Focus {
                 columns: planned.columns_read.clone(),
                 ..Focus::default()
             }),
-            claimed: RefCell::default(),
+            ..scene.reader(point, window, &attempt.overlay, chooser, seen)
         };
         let read = match by_key {
             true => reader(lock_point, seen.window, true),
@@ -607,26 +627,9 @@ fn teach(
                     attempt.overlay.learn(table, id, column, &value);
                     continue;
                 }
-                let row = Reader {
-                    store: scene.store,
-                    order: scene.order,
-                    window,
-                    point,
-                    statement: seen.window,
-                    own: &attempt.overlay,
-                    hidden: scene.hidden,
-                    chooser,
-                    providers: RefCell::default(),
-                    unsure: Cell::default(),
-                    eager: false,
-                    held: None,
-                    claims: false,
-                    observed: &seen.outcome,
-                    shown: OnceCell::new(),
-                    focus: RefCell::default(),
-                    claimed: RefCell::default(),
-                }
-                .row(table, id);
+                let row = scene
+                    .reader(point, window, &attempt.overlay, chooser, seen)
+                    .row(table, id);
                 if let Some(row) = row {
                     attempt.lessons.push(Lesson::Cell {
                         table,

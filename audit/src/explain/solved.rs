@@ -28,7 +28,7 @@ use crate::state::reader::Reader;
 use crate::state::view::Focus;
 use crate::state::{Row, RowId, TableId, View};
 use crate::trace::{Outcome, Status, Window};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -299,26 +299,11 @@ impl<'a> Asking<'a> {
         let own = Overlay::default();
         let chooser = RefCell::new(Chooser::default());
         let reader = Reader {
-            store: &self.world.store,
-            order: self.scene.order,
-            window,
-            point: SNAPSHOT,
-            statement: step.seen.window,
-            own: &own,
-            hidden: self.scene.hidden,
-            chooser: &chooser,
-            providers: RefCell::default(),
-            unsure: Cell::default(),
-            eager: false,
-            held: None,
-            claims: false,
-            observed: &step.seen.outcome,
-            shown: OnceCell::new(),
             focus: RefCell::new(Focus {
                 columns: asked.prepared.planned.columns_read.clone(),
                 ..Focus::default()
             }),
-            claimed: RefCell::default(),
+            ..self.scene.reader(SNAPSHOT, window, &own, &chooser, &step.seen)
         };
         let rows: BTreeSet<RowId> = open.rows.iter().map(|row| row.id).collect();
         expect(&Without {

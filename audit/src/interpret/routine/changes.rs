@@ -181,17 +181,7 @@ impl Changes {
                     Some(Effect::Update { before, after: x, .. } | Effect::Perhaps { before, after: x, .. }),
                     Some(Effect::Update { after: y, .. } | Effect::Perhaps { after: y, .. }),
                 ) => {
-                    let after = common(&x, &y);
-                    self.set(
-                        table,
-                        id,
-                        Effect::Perhaps {
-                            table,
-                            id,
-                            before,
-                            after,
-                        },
-                    );
+                    self.leave_open(table, id, before, common(&x, &y));
                 }
                 (
                     Some(Effect::Update { before, after, .. } | Effect::Perhaps { before, after, .. }),
@@ -202,16 +192,7 @@ impl Changes {
                     Some(Effect::Update { before, after, .. } | Effect::Perhaps { before, after, .. }),
                 ) => {
                     let after = common(&before, &after);
-                    self.set(
-                        table,
-                        id,
-                        Effect::Perhaps {
-                            table,
-                            id,
-                            before,
-                            after,
-                        },
-                    );
+                    self.leave_open(table, id, before, after);
                 }
                 // Whether the row is there, or whether it is locked, is not known.
                 _ => lost.push(table),
@@ -234,6 +215,17 @@ impl Changes {
         }
         self.next = self.next.max(other.next);
         self
+    }
+
+    /// Perhaps a row was written, and if so, it has become `after`.
+    fn leave_open(&mut self, table: TableId, id: RowId, before: Row, after: Row) {
+        let effect = Effect::Perhaps {
+            table,
+            id,
+            before,
+            after,
+        };
+        self.set(table, id, effect);
     }
 
     pub(super) fn effect(&self, table: TableId, id: RowId) -> Option<&Effect> {
