@@ -10,7 +10,9 @@ use crate::state::store::Store;
 use crate::state::view::has_key;
 use crate::state::{Row, RowId, TableId};
 use crate::trace::{Nanos, Outcome};
+use crate::value::Value;
 use crate::value::compare::same_cells;
+use std::sync::Arc;
 
 /// One row that is written, and the step that does it.
 #[derive(Debug)]
@@ -147,6 +149,47 @@ impl Footprint {
                 .iter()
                 .any(|own| in_time(own.step) && other.may_write(own))
             || self.wild.iter().any(|t| other.touches_table(*t))
+    }
+
+    /// The key that all of its reading is about.
+    pub fn only_key(&self) -> Option<(TableId, &Arc<[usize]>, &[Value])> {
+        let mut touches = self.touches.iter().map(|(_, touch)| touch);
+        let Touch::Key { table, columns, key } = touches.next()? else {
+            return None;
+        };
+        let same = |touch: &Touch| match touch {
+            Touch::Key {
+                table: other,
+                columns: others,
+                key: wanted,
+            } => other == table && others == columns && same_cells(wanted, key),
+            Touch::Scan { .. } => false,
+        };
+        touches.all(same).then_some((*table, columns, key))
+    }
+
+    /// The one row that it leaves behind, if it writes no other.
+    pub fn only_row(&self) -> Option<&Row> {
+        let [written] = self.written.as_slice() else {
+            return None;
+        };
+        written.after.as_ref()
+    }
+
+    /// Whether nothing of what it reads and writes in a table is where `apart` and `none` do not say that it is not.
+    pub fn is_elsewhere(
+        &self,
+        table: TableId,
+        apart: impl Fn(&Touch) -> bool,
+        none: impl Fn(&Row) -> bool,
+    ) -> bool {
+        let is_apart = |w: &Written| {
+            let mut rows = w.before.iter().chain(&w.after).peekable();
+            rows.peek().is_some() && rows.all(&none)
+        };
+        !self.wild.contains(&table)
+            && self.touches.iter().all(|(_, touch)| touch.table() != table || apart(touch))
+            && self.written.iter().all(|w| w.table != table || is_apart(w))
     }
 
     /// Whether what `other` wrote is where this one reads.

@@ -20,6 +20,7 @@ pub mod crash;
 pub mod apply;
 pub mod draw;
 pub mod footprint;
+pub mod spot;
 pub mod world;
 pub mod limits;
 pub mod place;
@@ -48,6 +49,7 @@ use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::SessionState;
 use solved::Effort;
+use spot::Spot;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -132,6 +134,8 @@ pub struct Explainer {
     /// The catalog that the sessions know: the same in all worlds.
     catalog: Arc<Catalog>,
     sequences: Sequences,
+    /// Of transactions whose turn is still to come, the key that they are about, if it is one.
+    spots: FxHashMap<TxnId, Option<Arc<Spot>>>,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
     /// When the last of those had ended that called a routine which may write.
@@ -168,6 +172,7 @@ impl Explainer {
             aborted: VecDeque::new(),
             catalog: Arc::new(Catalog::default()),
             sequences: Sequences::default(),
+            spots: FxHashMap::default(),
             busy_until: 0,
             called_at: 0,
             collected: 0,
@@ -191,6 +196,7 @@ impl Explainer {
         self.become_one();
         self.births.forget();
         self.sequences.forget();
+        self.spots.clear();
         self.busy_until = self.busy_until.max(until);
         let world = &mut self.worlds[0];
         world.store.sequences = None;
@@ -246,6 +252,7 @@ impl Explainer {
         }
         self.busy_until = self.busy_until.max(bootstrap.window.done);
         self.catalog = catalog;
+        self.spots.clear();
         self.worlds = vec![world];
         self.births.forget();
     }
@@ -335,6 +342,7 @@ impl Explainer {
     /// Applies a transaction of which nobody can tell what it should have seen: what it wrote is unknown.
     pub fn follow(&mut self, txn: &Arc<Transaction>) {
         let task = self.task(txn);
+        self.spots.remove(&txn.id);
         self.haunt(txn);
         self.draw_unseen(&task);
         if matches!(txn.end, End::Aborted(_)) {
@@ -370,6 +378,7 @@ impl Explainer {
     /// A rolled back transaction to which nothing was promised.
     pub fn pass_over(&mut self, txn: &Arc<Transaction>) {
         let task = self.task(txn);
+        self.spots.remove(&txn.id);
         self.haunt(txn);
         self.draw_unseen(&task);
         self.busy_until = self.busy_until.max(draw::over_by(txn));
@@ -613,10 +622,13 @@ impl Explainer {
         let end = task.txn.end.window().done;
         let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
         for other in others {
-            let other = self.task(&other);
-            if other.txn.id == task.txn.id || world.is_ahead(other.txn.id) {
+            if other.id == task.txn.id || world.is_ahead(other.id) {
                 continue;
             }
+            if self.spot(&mut world, &other).is_some_and(|spot| spot.misses(&own)) {
+                continue;
+            }
+            let other = self.task(&other);
             let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
             let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent(), false);
             if rivals && !world.blended.contains(&other.txn.id) {
@@ -632,6 +644,9 @@ impl Explainer {
 
     /// Whether a transaction does something that cannot be told apart by worlds.
     fn changes_more_than_rows(&mut self, task: &Task) -> bool {
+        if matches!(self.spots.get(&task.txn.id), Some(Some(_))) {
+            return false;
+        }
         let world = &self.worlds[0];
         let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
         attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some()
@@ -640,6 +655,7 @@ impl Explainer {
     /// The session goes on; the worlds are made few.
     fn after(&mut self, task: &Task, fate: &Fate) {
         let txn = &task.txn;
+        self.spots.remove(&txn.id);
         self.draw(task, fate);
         self.busy_until = self.busy_until.max(draw::over_by(txn));
         let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());
@@ -676,6 +692,7 @@ impl Explainer {
             return;
         }
         self.catalog = catalog.clone();
+        self.spots.clear();
         let catalog = catalog.clone();
         self.sessions
             .values_mut()

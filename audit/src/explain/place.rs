@@ -11,7 +11,7 @@ use super::footprint::Footprint;
 use super::limits::Limits;
 use super::run::{Attempt, Scene, is_statement_level, run};
 use super::session::SessionState;
-use super::world::{Explained, Taken, World};
+use super::world::{Explained, Taken, World, Wrote};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::control::Control;
@@ -316,6 +316,12 @@ impl Explainer {
             .cloned()
             .collect();
         for other in others {
+            if let Some(spot) = self.spot(world, &other) {
+                for way in &mut ways.found {
+                    way.attempt.lessons.retain(|lesson| spot.leaves(lesson));
+                }
+                continue;
+            }
             let other = self.task(&other);
             let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
             for way in &mut ways.found {
@@ -382,6 +388,9 @@ impl Explainer {
         let own = Arc::new(own);
         let mut rivals = Vec::new();
         for other in others {
+            if self.spot(world, &other).is_some_and(|spot| spot.misses(&own)) {
+                continue;
+            }
             let other = self.task(&other);
             let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
             let matters = own.depends_on(
@@ -409,7 +418,10 @@ impl Explainer {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
                 1 if blind && is_same(&task.txn, &rival.txn) => Pair::Same,
-                1 => self.compare(world, task, &rival, budget),
+                1 => match self.obvious(world, task, &rival) {
+                    Some(pair) => pair,
+                    None => self.compare(world, task, &rival, budget),
+                },
                 _ => Pair::Different,
             };
             match pair {
@@ -418,8 +430,13 @@ impl Explainer {
                 Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
                 Pair::Commuting if budget.is_lazy() => {
                     let until = task.txn.end.window().done.max(rival.txn.end.window().done);
-                    let both = [own.clone(), footprint].map(|written| Taken { written, until });
-                    world.taken.extend(both);
+                    for (txn, footprint) in [(&task.txn, own.clone()), (&rival.txn, footprint)] {
+                        let written = match self.spot(world, txn) {
+                            Some(spot) => Wrote::At(spot),
+                            None => Wrote::Rows(footprint),
+                        };
+                        world.take_one_order(&Taken { written, until });
+                    }
                 }
                 _ if found.rivals.len() == RIVALS_MAX => return None,
                 _ => found.rivals.push(rival),
@@ -447,11 +464,26 @@ impl Explainer {
             watchers.push(other.clone());
         }
         let written = world.footprint(&b.txn, &b.rules, &b.session, &self.planner);
+        let at = self.spot(world, &b.txn);
         watchers.iter().any(|other| {
+            if let (Some(at), Some(spot)) = (&at, self.spot(world, other))
+                && spot.is_beside(at)
+            {
+                return false;
+            }
             let other = self.task(other);
             let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
             !footprint.is_blind && footprint.sees(&written)
         })
+    }
+
+    /// What the order of two writers changes, where their statements say it.
+    fn obvious(&mut self, world: &mut World, a: &Task, b: &Task) -> Option<Pair> {
+        let (one, other) = (self.spot(world, &a.txn)?, self.spot(world, &b.txn)?);
+        match one.commutes(&other)? {
+            true => Some(Pair::Commuting),
+            false => Some(Pair::Different),
+        }
     }
 
     /// What the order of two writers changes.

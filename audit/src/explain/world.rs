@@ -11,6 +11,7 @@ use super::apply::{self, Births, Learnt};
 use super::footprint::Footprint;
 use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
+use super::spot::Spot;
 use crate::assemble::Transaction;
 use crate::interpret::Touch;
 use crate::points::choose::Decision;
@@ -56,9 +57,26 @@ pub struct Explained {
 /// is not explained by it may be explained by the other.
 #[derive(Clone)]
 pub struct Taken {
-    pub written: Arc<Footprint>,
+    pub written: Wrote,
     /// When both had ended.
     pub until: Nanos,
+}
+
+/// Where somebody wrote.
+#[derive(Clone)]
+pub enum Wrote {
+    At(Arc<Spot>),
+    Rows(Arc<Footprint>),
+}
+
+impl Wrote {
+    fn is(&self, other: &Wrote) -> bool {
+        match (self, other) {
+            (Wrote::At(a), Wrote::At(b)) => Arc::ptr_eq(a, b),
+            (Wrote::Rows(a), Wrote::Rows(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -123,16 +141,22 @@ impl World {
     /// Whether another order of those that were taken in one order may explain what is not explained here.
     pub fn may_be_otherwise(&self, txn: &Transaction, own: &Footprint) -> bool {
         let mut taken = self.taken.iter().filter(|t| t.until >= txn.sent());
-        taken.any(|t| own.depends_on(txn, &t.written, 0, false))
+        taken.any(|t| match &t.written {
+            Wrote::At(spot) => !spot.misses(own),
+            Wrote::Rows(written) => own.depends_on(txn, written, 0, false),
+        })
     }
 
     /// What has to be remembered of a world that is given up for this one.
     pub fn inherit(&mut self, other: &World) {
-        let is_known = |t: &Taken, all: &[Taken]| all.iter().any(|own| Arc::ptr_eq(&own.written, &t.written));
-        for taken in &other.taken {
-            if !is_known(taken, &self.taken) {
-                self.taken.push(taken.clone());
-            }
+        other.taken.iter().for_each(|taken| self.take_one_order(taken));
+    }
+
+    /// Of two writers one order was taken.
+    pub fn take_one_order(&mut self, taken: &Taken) {
+        match self.taken.iter_mut().find(|own| own.written.is(&taken.written)) {
+            Some(known) => known.until = known.until.max(taken.until),
+            None => self.taken.push(taken.clone()),
         }
     }
 

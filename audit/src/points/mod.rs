@@ -4,6 +4,7 @@
 //! place is still open, [`choose`] tries the places that a snapshot could have had among them.
 
 pub mod order;
+mod queue;
 pub mod choose;
 
 pub use choose::{Chooser, PointId};

@@ -11,12 +11,12 @@
 //! Points exist for a set of facts iff the facts are acyclic and no bound is crossed; a cycle can only
 //! run among points that share an instant, so everything older than the horizon can be forgotten.
 
+use super::queue::Queue;
 use crate::assemble::Transaction;
 use crate::reference::Member;
 use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Window};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Commits in the order of the audit; 0 is what was there before the trace began.
@@ -49,6 +49,12 @@ pub struct Commit {
 const WITNESSES_MAX: usize = 16;
 
 impl Commit {
+    /// Whether nothing is known of it but what was observed.
+    fn is_plain(&self) -> bool {
+        let bounds = (self.observed.sent, self.observed.done);
+        (self.lo, self.hi) == bounds && self.after.is_empty() && self.witnesses.is_empty()
+    }
+
     fn hear(&mut self, witness: &Arc<Member>) {
         if self.witnesses.len() < WITNESSES_MAX && !self.witnesses.iter().any(|w| Arc::ptr_eq(w, witness)) {
             self.witnesses.push(witness.clone());
@@ -60,14 +66,14 @@ impl Commit {
 pub struct Order {
     /// The commit that `open[0]` is.
     first: u64,
-    open: VecDeque<Arc<Commit>>,
+    open: Queue<Arc<Commit>>,
 }
 
 impl Default for Order {
     fn default() -> Order {
         Order {
             first: 1,
-            open: VecDeque::new(),
+            open: Queue::default(),
         }
     }
 }
@@ -97,8 +103,9 @@ impl Order {
 
     /// The same commits with their windows as observed, and nothing else known of their order.
     pub fn without_facts(&self) -> Order {
-        let open = self.open.iter().map(|c| {
-            Arc::new(Commit {
+        let mut open = Queue::default();
+        for c in self.open.iter() {
+            open.push_back(Arc::new(Commit {
                 lo: c.observed.sent,
                 hi: c.observed.done,
                 observed: c.observed,
@@ -107,11 +114,11 @@ impl Order {
                 rows: Vec::new(),
                 witnesses: Vec::new(),
                 after: SmallVec::new(),
-            })
-        });
+            }));
+        }
         Order {
             first: self.first,
-            open: open.collect(),
+            open,
         }
     }
 
@@ -144,8 +151,13 @@ impl Order {
 
     /// Forgets what answers said about the order; that of writers of the same row is in their chain.
     pub fn forget_facts(&mut self) {
-        for commit in &mut self.open {
-            let commit = Arc::make_mut(commit);
+        for at in 0..self.open.len() {
+            if self.open.get(at).is_none_or(|commit| commit.is_plain()) {
+                continue;
+            }
+            let Some(commit) = self.open.get_mut(at).map(Arc::make_mut) else {
+                continue;
+            };
             (commit.lo, commit.hi) = (commit.observed.sent, commit.observed.done);
             commit.after.clear();
             commit.witnesses.clear();
@@ -189,10 +201,8 @@ impl Order {
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (CommitId, &Commit)> {
-        self.open
-            .iter()
-            .enumerate()
-            .map(|(at, c)| (CommitId(self.first + at as u64), &**c))
+        let id = |at: usize| CommitId(self.first + at as u64);
+        (0..self.open.len()).filter_map(move |at| Some((id(at), &**self.open.get(at)?)))
     }
 
     /// Whether `a` became visible before `b` in every order that is still possible.
@@ -268,8 +278,9 @@ impl Order {
 
     /// Drops the leading commits that every snapshot from `horizon` on must see.
     pub fn settle(&mut self, horizon: Nanos, mut each: impl FnMut(CommitId, &Commit)) {
-        while self.open.front().is_some_and(|c| c.observed.done < horizon) {
-            let commit = self.open.pop_front().expect("looked at above");
+        while self.open.get(0).is_some_and(|c| c.observed.done < horizon)
+            && let Some(commit) = self.open.pop_front()
+        {
             let id = CommitId(self.first);
             self.first += 1;
             each(id, &commit);

@@ -143,6 +143,29 @@ impl Planned {
         }
     }
 
+    /// Whether it sets columns of the one row of a key to constants or parameters, and looks at nothing else.
+    pub fn sets_constants(&self, catalog: &Catalog) -> bool {
+        let Kind::Update(update) = &self.kind else {
+            return false;
+        };
+        self.writes_by_key(catalog) && update.set.iter().all(|(_, expr)| is_flat(expr))
+    }
+
+    /// Whether it reads nothing but the rows of one key, which its constants and parameters say.
+    pub fn looks_up(&self) -> bool {
+        let Kind::Select(query) = &self.kind else {
+            return false;
+        };
+        let (Body::Select(select), true) = (&query.body, query.ctes.is_empty()) else {
+            return false;
+        };
+        let (Some(From::Scan(scan)), [relation]) = (&select.from, select.relations.as_slice()) else {
+            return false;
+        };
+        matches!(relation.source, RelationSource::Table(_))
+            && matches!(&scan.access, Access::Lookup { key, .. } if key.iter().all(|(expr, _)| is_flat(expr)))
+    }
+
     /// Whether the routines that it calls have instants of their own, one after the other: then nothing but calls
     /// happens in it.
     pub fn only_calls(&self) -> bool {
