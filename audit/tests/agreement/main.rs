@@ -13,6 +13,7 @@ mod judges;
 mod lose;
 mod mutate;
 mod simulate;
+mod columns;
 mod thrift;
 mod totals;
 

@@ -11,7 +11,7 @@ use pgassay_audit::explain::limits::Limits;
 use pgassay_audit::trace::{Nanos, Record, SessionId};
 use std::collections::BTreeMap;
 
-fn thrifty(rng: &mut Rng) -> Limits {
+pub fn thrifty(rng: &mut Rng) -> Limits {
     Limits {
         runs_max: *rng.choice(&[12, 48, 384]).expect("one of them"),
         detours_max: rng.usize(0..6),
