@@ -20,6 +20,8 @@ use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Learned, Match, Views};
 use crate::points::CommitId;
 use crate::sql::Planner;
+use crate::state::overlay::{OWN, Overlay};
+use crate::state::{RowId, TableId};
 use crate::trace::{Outcome, Status};
 use base::{Base, CaseView, Delta};
 use pgassay_rules::Level;
@@ -104,7 +106,10 @@ fn execute(asked: &Asked, step: &Step, session: &SessionState, views: Views<'_>)
             Ok(())
         }
     };
-    if !matches!(step.seen.outcome, Outcome::Answer(_)) || asked.wrote_nothing(&step.seen.outcome) {
+    // Of an answer that never came nobody knows whether it was done: the end says so.
+    if !matches!(step.seen.outcome, Outcome::Answer(_) | Outcome::Lost)
+        || asked.wrote_nothing(&step.seen.outcome)
+    {
         effects.clear();
     }
     Done {
@@ -112,4 +117,25 @@ fn execute(asked: &Asked, step: &Step, session: &SessionState, views: Views<'_>)
         effects,
         change,
     }
+}
+
+/// First updater wins: a row that changed since the snapshot cannot be written.
+fn overwrites_unseen(effects: &[Effect], snapshot: &Delta, committed: &Delta, own: &Overlay) -> bool {
+    effects.iter().any(|effect| {
+        let (table, id): (TableId, RowId) = match effect {
+            Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } => (*table, *id),
+            _ => return false,
+        };
+        if id.0 & OWN != 0 || own.table(table).is_some_and(|o| o.replaced.contains_key(&id)) {
+            return false;
+        }
+        let before = snapshot.rows.get(&(table, id));
+        let now = committed.rows.get(&(table, id));
+        match (before, now) {
+            (None, None) => false,
+            (Some(Some(a)), Some(Some(b))) => !Arc::ptr_eq(a, b),
+            (Some(None), Some(None)) => false,
+            _ => true,
+        }
+    })
 }

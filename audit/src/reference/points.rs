@@ -8,14 +8,14 @@
 
 use super::base::{CaseView, Delta, Instants, Me};
 use super::state;
-use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, plan};
+use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
 use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::asked::Asked;
 use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
-use crate::interpret::{Difference, Effect, Views};
-use crate::state::overlay::{OWN, Overlay};
+use crate::interpret::{Difference, Views};
+use crate::state::overlay::Overlay;
 use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
@@ -277,6 +277,7 @@ impl Search<'_> {
             }
         }
         let snapshot = walker.snapshot.clone().unwrap_or_else(|| committed.clone());
+        let snapshot = emptied(snapshot, committed);
         let mut next = self.perform(at, walker, &asked, &snapshot, committed);
         if let Some(wanted) = next.wanted {
             // The routine goes on from here, up to where it takes the next instant.
@@ -301,7 +302,7 @@ impl Search<'_> {
             member.rules.writes,
             Writes::FirstUpdaterWins | Writes::NoWriteConflict
         );
-        if forbidden && self.overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
+        if forbidden && overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
             let difference = Difference {
                 rule: &anomaly::LOST_UPDATE,
                 observed: "the row was written".to_owned(),
@@ -372,33 +373,6 @@ impl Search<'_> {
         }
     }
 
-    /// First updater wins: a row that changed since the snapshot cannot be written.
-    fn overwrites_unseen(
-        &self,
-        effects: &[Effect],
-        snapshot: &Delta,
-        committed: &Delta,
-        own: &Overlay,
-    ) -> bool {
-        effects.iter().any(|effect| {
-            let (table, id): (TableId, RowId) = match effect {
-                Effect::Update { table, id, .. } | Effect::Delete { table, id, .. } => (*table, *id),
-                _ => return false,
-            };
-            if id.0 & OWN != 0 || own.table(table).is_some_and(|o| o.replaced.contains_key(&id)) {
-                return false;
-            }
-            let before = snapshot.rows.get(&(table, id));
-            let now = committed.rows.get(&(table, id));
-            match (before, now) {
-                (None, None) => false,
-                (Some(Some(a)), Some(Some(b))) => !std::sync::Arc::ptr_eq(a, b),
-                (Some(None), Some(None)) => false,
-                _ => true,
-            }
-        })
-    }
-
     /// A commit cannot change a row that another member, which will commit, holds.
     fn breaks_lock(&self, at: usize, walkers: &[Walker], own: &Overlay) -> bool {
         walkers.iter().enumerate().any(|(other, walker)| {
@@ -416,6 +390,19 @@ impl Search<'_> {
                 })
         })
     }
+}
+
+/// The snapshot as it is now: a table that was truncated since is empty in older ones, too.
+fn emptied(snapshot: Rc<Delta>, committed: &Delta) -> Rc<Delta> {
+    if committed.truncated.is_subset(&snapshot.truncated) {
+        return snapshot;
+    }
+    let mut now = (*snapshot).clone();
+    for table in committed.truncated.difference(&snapshot.truncated) {
+        now.truncated.insert(*table);
+        now.rows.retain(|(t, _), _| t != table);
+    }
+    Rc::new(now)
 }
 
 /// Whether nothing but the end is left: COMMIT or ROLLBACK itself is the end's point.

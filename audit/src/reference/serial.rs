@@ -3,14 +3,86 @@
 //! A serial order explains a case if each transaction, run alone on what the ones before it left, gives
 //! every answer that was observed. The order need not be that of the commits; with `real_time` a
 //! transaction that ended before another began must come first.
+//!
+//! Nobody sees what was not yet asked for: a transaction may come behind others that it cannot have seen, but only if
+//! what each of them wrote makes no difference to it. So its statements must agree, and write the same, with what those
+//! before it left who had asked for it (where snapshots are taken in real time: for their commit) by then; and still so
+//! when the others are added, one after the other.
 
 use super::base::{CaseView, Delta, Me};
-use super::{Case, Decision, Done, NODES_MAX, execute, is_judged, plan};
+use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
 use crate::assemble::End;
 use crate::control::Control;
-use crate::interpret::{Difference, Views};
-use crate::state::overlay::Overlay;
-use crate::trace::Outcome;
+use crate::interpret::{Difference, Effect, Views};
+use crate::state::overlay::{Overlay, OwnTable};
+use crate::trace::{Nanos, Outcome};
+use crate::value::compare::same_cells;
+use pgassay_rules::profile::{ReadPoint, RealTime, Writes};
+use std::rc::Rc;
+
+/// What the members of the order so far left.
+#[derive(Clone, Default)]
+struct Before {
+    /// Who, in order, and what each wrote.
+    parts: Vec<(usize, Rc<Overlay>)>,
+    all: Rc<Delta>,
+}
+
+impl Before {
+    fn then(&self, member: usize, own: Overlay) -> Before {
+        let mut parts = self.parts.clone();
+        let mut all = (*self.all).clone();
+        all.commit(&own);
+        parts.push((member, Rc::new(own)));
+        Before {
+            parts,
+            all: Rc::new(all),
+        }
+    }
+
+    /// What is left without those who are `unseen`, then with the first of them, and so on until all but the last are
+    /// there; nothing if there are none.
+    fn without(&self, unseen: impl Fn(usize) -> bool) -> Vec<Delta> {
+        let hidden = |(member, own): &(usize, Rc<Overlay>)| unseen(*member) && is_plain(own);
+        let hidden: Vec<bool> = self.parts.iter().map(hidden).collect();
+        let count = hidden.iter().filter(|hidden| **hidden).count();
+        let with = |first: usize| {
+            let (mut some, mut met) = (Delta::default(), 0);
+            for ((_, own), hidden) in self.parts.iter().zip(&hidden) {
+                met += usize::from(*hidden);
+                match *hidden && met > first {
+                    true => some.skip(own),
+                    false => some.commit(own),
+                }
+            }
+            some
+        };
+        (0..count).map(with).collect()
+    }
+}
+
+/// Whether it is rows that were written, and nothing that older snapshots notice too.
+fn is_plain(own: &Overlay) -> bool {
+    let plain = |t: &OwnTable| !t.truncated && t.havoc.is_none();
+    own.catalog.is_none() && own.havoc_everything.is_none() && own.tables.values().all(plain)
+}
+
+/// Whether both wrote the same.
+fn is_same(a: &[Effect], b: &[Effect]) -> bool {
+    let is_same = |(a, b): (&Effect, &Effect)| match (a, b) {
+        (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y }) => {
+            a == b && same_cells(x, y)
+        }
+        (
+            Effect::Update { id: a, after: x, .. } | Effect::Perhaps { id: a, after: x, .. },
+            Effect::Update { id: b, after: y, .. } | Effect::Perhaps { id: b, after: y, .. },
+        ) => a == b && same_cells(x, y),
+        (Effect::Delete { id: a, .. }, Effect::Delete { id: b, .. }) => a == b,
+        // Whatever is not known is not known to differ.
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+    };
+    a.len() == b.len() && a.iter().zip(b).all(is_same)
+}
 
 struct Search<'a> {
     case: &'a Case<'a>,
@@ -30,32 +102,17 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
         nodes: 0,
         differences: Vec::new(),
     };
-    match search.go(&members, Delta::default()) {
-        Some(delta) => Decision::Explained(delta),
+    match search.go(&members, Before::default()) {
+        Some(left) => Decision::Explained((*left.all).clone()),
         None if search.nodes > NODES_MAX => Decision::TooLarge,
         None => Decision::Impossible(search.differences),
     }
 }
 
-/// Plays the members in the given order, one after the other; `None` if an answer does not agree.
-pub fn play_in_order(case: &Case<'_>, order: &[usize]) -> Option<Delta> {
-    let mut search = Search {
-        case,
-        real_time: false,
-        nodes: 0,
-        differences: Vec::new(),
-    };
-    let mut committed = Delta::default();
-    for &member in order {
-        committed = search.play(member, &committed)?;
-    }
-    Some(committed)
-}
-
 impl Search<'_> {
-    fn go(&mut self, left: &[usize], committed: Delta) -> Option<Delta> {
+    fn go(&mut self, left: &[usize], before: Before) -> Option<Before> {
         if left.is_empty() {
-            return Some(committed);
+            return Some(before);
         }
         for &next in left {
             if self.real_time
@@ -69,7 +126,7 @@ impl Search<'_> {
             if self.nodes > NODES_MAX {
                 return None;
             }
-            if let Some(after) = self.play(next, &committed) {
+            if let Some(after) = self.play(next, &before) {
                 let rest: Vec<usize> = left.iter().copied().filter(|&m| m != next).collect();
                 if let Some(found) = self.go(&rest, after) {
                     return Some(found);
@@ -83,9 +140,34 @@ impl Search<'_> {
         self.case.members[a].txn.end.window().done < self.case.members[b].txn.sent()
     }
 
+    /// Whether what `other` wrote cannot have been seen by a statement of `member` that had read by `done`.
+    fn is_unseen(&self, other: usize, member: &Member, done: Nanos) -> bool {
+        let Member { txn, commit, .. } = &self.case.members[other];
+        let asked = match member.rules.real_time {
+            RealTime::Strict => {
+                // Its place may be that of somebody who did the same.
+                let placed = commit.and_then(|id| self.case.base.order.get(id));
+                let sent = txn.end.window().sent;
+                placed.map_or(sent, |place| sent.min(place.observed.sent))
+            }
+            RealTime::AnyEarlier => {
+                let first = txn.steps.iter().find(|s| s.control == Control::Data);
+                first.map_or(txn.sent(), |s| s.seen.window.sent)
+            }
+        };
+        asked > done
+    }
+
     /// Runs one member alone; `None` if an answer does not agree.
-    fn play(&mut self, at: usize, committed: &Delta) -> Option<Delta> {
+    fn play(&mut self, at: usize, before: &Before) -> Option<Before> {
         let member = &self.case.members[at];
+        let one_snapshot =
+            member.rules.real_time == RealTime::Strict && member.rules.read_point == ReadPoint::Transaction;
+        let forbidden = matches!(
+            member.rules.writes,
+            Writes::FirstUpdaterWins | Writes::NoWriteConflict
+        );
+        let mut read_by: Option<Nanos> = None;
         let mut overlay = Overlay::default();
         let mut session = member.session.at(member.txn.id.number);
         let mut savepoints: Vec<(String, Overlay)> = Vec::new();
@@ -109,34 +191,54 @@ impl Search<'_> {
                 }
             }
             // A statement that failed says nothing about a serial order: it left no trace.
-            if !is_judged(step) || !matches!(step.seen.outcome, Outcome::Answer(_)) {
+            if !is_judged(step) || !matches!(step.seen.outcome, Outcome::Answer(_) | Outcome::Lost) {
                 continue;
             }
-            let view = CaseView {
+            let view = |delta| CaseView {
                 base: &self.case.base,
-                delta: committed,
+                delta,
                 own: &overlay,
                 me: Me::Alone,
                 instants: None,
             };
-            let asked = plan(self.case, step, &session, &view);
-            let views = Views {
-                snapshot: &view,
-                latest: &view,
-                recheck: false,
+            let latest = view(&before.all);
+            let asked = plan(self.case, step, &session, &latest);
+            if !one_snapshot || (read_by.is_none() && asked.reads_snapshot()) {
+                read_by = Some(step.seen.window.done);
+            }
+            let on = |snapshot: &CaseView<'_>| {
+                let views = Views {
+                    snapshot,
+                    latest: &latest,
+                    recheck: false,
+                };
+                execute(&asked, step, &session, views)
             };
+            let done = read_by.unwrap_or(step.seen.window.done);
+            let seen = before.without(|other| self.is_unseen(other, member, done));
             let Done {
-                agrees,
+                mut agrees,
                 effects,
                 change,
-            } = execute(&asked, step, &session, views);
+            } = on(&latest);
+            for (nth, seen) in seen.iter().enumerate() {
+                if agrees.is_err() {
+                    break;
+                }
+                let overwrites = || overwrites_unseen(&effects, seen, &before.all, &overlay);
+                let really = on(&view(seen));
+                if nth == 0 && forbidden && overwrites() || !is_same(&effects, &really.effects) {
+                    return None;
+                }
+                agrees = really.agrees;
+            }
             if let Err(difference) = agrees {
                 if self.differences.len() < 64 {
                     self.differences.push((at, number, difference));
                 }
                 return None;
             }
-            let catalog = crate::state::View::catalog(&view).clone();
+            let catalog = crate::state::View::catalog(&latest).clone();
             session.step(
                 &asked.prepared.planned.kind,
                 &change,
@@ -147,8 +249,6 @@ impl Search<'_> {
                 overlay.apply(effect, number);
             }
         }
-        let mut after = committed.clone();
-        after.commit(&overlay);
-        Some(after)
+        Some(before.then(at, overlay))
     }
 }

@@ -7,7 +7,7 @@ use pgassay_audit::explain::{Ahead, Explainer};
 use pgassay_audit::reference::base::Base;
 use pgassay_audit::reference::{Case, Decision, Member, points, serial};
 use pgassay_audit::sequence::Sequencer;
-use pgassay_audit::trace::{Record, SessionId};
+use pgassay_audit::trace::{Nanos, Outcome, Record, SessionId};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::Level;
@@ -23,7 +23,11 @@ pub enum Verdict {
 }
 
 pub fn records(text: &str) -> Vec<Record> {
-    script::parse(text, Level::ReadCommitted).unwrap_or_else(|error| panic!("{error} in\n{text}"))
+    records_at(text, Level::ReadCommitted)
+}
+
+pub fn records_at(text: &str, level: Level) -> Vec<Record> {
+    script::parse(text, level).unwrap_or_else(|error| panic!("{error} in\n{text}"))
 }
 
 /// What the audit says when the history passes by.
@@ -60,9 +64,14 @@ pub fn audit_within(records: Vec<Record>, limits: Limits) -> (Verdict, Summary) 
 
 /// What the definition says: every order of all points of all transactions is tried.
 pub fn reference(text: &str) -> Verdict {
+    reference_of(records(text))
+}
+
+/// The same, of records: the first session sets everything up.
+pub fn reference_of(records: Vec<Record>) -> Verdict {
     let mut assembler = Assembler::default();
     let mut assembled = Vec::new();
-    for record in records(text) {
+    for record in records {
         assembler.take(record, &mut assembled);
     }
     assembler.finish(&mut assembled);
@@ -90,8 +99,6 @@ pub fn reference(text: &str) -> Verdict {
     let members: Vec<Member> = rest
         .into_iter()
         .filter(|t| t.steps.iter().any(|s| s.control == Control::Data))
-        // An aborted SERIALIZABLE transaction may have seen anything.
-        .filter(|t| t.level != Level::Serializable || matches!(t.end, End::Committed(_)))
         .map(|txn| {
             let session = explainer.session(&txn);
             Member {
@@ -123,9 +130,42 @@ pub fn reference(text: &str) -> Verdict {
             Decision::TooLarge => Verdict::Unknown,
         }
     };
-    let by_points = decide(&members, &points::decide);
-    if by_points != Verdict::Right || !members.iter().any(|m| m.level == Level::Serializable) {
-        return by_points;
+    let judge = |members: &[Member]| {
+        let by_points = decide(members, &points::decide);
+        if by_points != Verdict::Right || !members.iter().any(|m| m.level == Level::Serializable) {
+            return by_points;
+        }
+        // Transactions of other levels take no part in the serial order, and what they did in between is not modelled.
+        match members.iter().all(|m| m.level == Level::Serializable) {
+            true => decide(members, &|case| serial::decide(case, false)),
+            false => Verdict::Unknown,
+        }
+    };
+    // Of those whose end nobody knows, each may have committed or not.
+    let open: Vec<usize> = (0..members.len())
+        .filter(|m| matches!(members[*m].txn.end, End::Unknown(_)))
+        .collect();
+    let mut verdict = Verdict::Wrong;
+    for fates in 0..1u32 << open.len().min(4) {
+        let mut members = members.clone();
+        for (nth, at) in open.iter().enumerate() {
+            let txn = Arc::make_mut(&mut members[*at].txn);
+            let window = txn.end.window();
+            txn.end = match fates >> nth & 1 {
+                0 => End::Committed(window),
+                _ => End::Aborted(window),
+            };
+            // It may be done long after nobody waits for it any more.
+            let lost = txn.steps.iter_mut().filter(|s| s.seen.outcome == Outcome::Lost);
+            lost.for_each(|s| Arc::make_mut(&mut s.seen).window.done = Nanos::MAX);
+        }
+        // An aborted SERIALIZABLE transaction may have seen anything.
+        members.retain(|m| m.level != Level::Serializable || matches!(m.txn.end, End::Committed(_)));
+        match judge(&members) {
+            Verdict::Right => return Verdict::Right,
+            Verdict::Unknown => verdict = Verdict::Unknown,
+            Verdict::Wrong => {}
+        }
     }
-    decide(&members, &|case| serial::decide(case, false))
+    verdict
 }
