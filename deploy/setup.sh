@@ -88,7 +88,11 @@ has_contrib() {
     compgen -G "${bin%/bin}/share/postgresql/extension/pgcrypto.control" ||
     compgen -G "/usr/share/postgresql/$(basename "${bin%/bin}")/extension/pgcrypto.control"
 }
-has_libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' || ldconfig -p | grep -q libclang || [ -n "${LIBCLANG_PATH:-}" ]; }
+# libclang-cpp is another library, and does not do.
+has_libclang() {
+  compgen -G '/usr/lib/llvm-*/lib/libclang.so*' || compgen -G '/usr/lib/llvm-*/lib/libclang-[0-9]*.so*' ||
+    ldconfig -p | grep -Eq 'libclang(-[0-9]+)?\.so' || [ -n "${LIBCLANG_PATH:-}" ]
+}
 has_venv() { /usr/bin/python3 -c 'import ensurepip, venv'; }
 has_compose() { has docker-compose || docker compose version; }
 
