@@ -126,6 +126,25 @@ impl Footprint {
         }
     }
 
+    /// Whether both write the same, so that nobody can tell by whom of them something was written.
+    pub fn writes_same(&self, other: &Footprint) -> bool {
+        let same_row = |a: &Option<Row>, b: &Option<Row>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || same_cells(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let same = |(a, b): (&Written, &Written)| {
+            (a.table, a.id) == (b.table, b.id)
+                && same_row(&a.before, &b.before)
+                && same_row(&a.after, &b.after)
+        };
+        self.written.len() == other.written.len()
+            && self.written.iter().zip(&other.written).all(same)
+            && self.unseen.is_empty()
+            && other.unseen.is_empty()
+            && self.wild == other.wild
+            && self.anything == other.anything
+    }
+
     pub fn writes(&self) -> bool {
         !self.written.is_empty() || !self.unseen.is_empty() || !self.wild.is_empty() || self.beyond_rows
     }
@@ -151,9 +170,9 @@ impl Footprint {
             || self.wild.iter().any(|t| other.touches_table(*t))
     }
 
-    /// The key that all of its reading is about.
-    pub fn only_key(&self) -> Option<(TableId, &Arc<[usize]>, &[Value])> {
-        let mut touches = self.touches.iter().map(|(_, touch)| touch);
+    /// The key that all reading of a step is about.
+    pub fn only_key(&self, step: usize) -> Option<(TableId, &Arc<[usize]>, &[Value])> {
+        let mut touches = self.touches.iter().filter(|(at, _)| *at == step).map(|(_, t)| t);
         let Touch::Key { table, columns, key } = touches.next()? else {
             return None;
         };
@@ -168,12 +187,11 @@ impl Footprint {
         touches.all(same).then_some((*table, columns, key))
     }
 
-    /// The one row that it leaves behind, if it writes no other.
-    pub fn only_row(&self) -> Option<&Row> {
-        let [written] = self.written.as_slice() else {
-            return None;
-        };
-        written.after.as_ref()
+    /// The row of a key as it leaves it behind, if it writes one.
+    pub fn row_of(&self, table: TableId, columns: &[usize], key: &[Value]) -> Option<&Row> {
+        let written = self.written.iter().filter(|w| w.table == table);
+        let mut rows = written.filter_map(|w| w.after.as_ref());
+        rows.find(|row| has_key(row, columns, key))
     }
 
     /// Whether nothing of what it reads and writes in a table is where `apart` and `none` do not say that it is not.
@@ -188,7 +206,10 @@ impl Footprint {
             rows.peek().is_some() && rows.all(&none)
         };
         !self.wild.contains(&table)
-            && self.touches.iter().all(|(_, touch)| touch.table() != table || apart(touch))
+            && self
+                .touches
+                .iter()
+                .all(|(_, touch)| touch.table() != table || apart(touch))
             && self.written.iter().all(|w| w.table != table || is_apart(w))
     }
 

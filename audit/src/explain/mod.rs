@@ -28,7 +28,8 @@ pub mod solved;
 pub mod merge;
 pub mod reread;
 
-use crate::assemble::{Assembler, End, Transaction};
+use crate::assemble::{Assembler, End, Step, Transaction};
+use crate::control::Control;
 use crate::interpret::{Difference, Effect};
 use crate::points::CommitId;
 use crate::reference::Member;
@@ -40,6 +41,7 @@ use crate::state::{Catalog, TableId};
 use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
+use asked::Asked;
 use draw::Sequences;
 use limits::Limits;
 use pgassay_rules::Level;
@@ -625,7 +627,10 @@ impl Explainer {
             if other.id == task.txn.id || world.is_ahead(other.id) {
                 continue;
             }
-            if self.spot(&mut world, &other).is_some_and(|spot| spot.misses(&own)) {
+            if self
+                .spot(&mut world, &other)
+                .is_some_and(|spot| spot.misses(&own))
+            {
                 continue;
             }
             let other = self.task(&other);
@@ -644,10 +649,19 @@ impl Explainer {
 
     /// Whether a transaction does something that cannot be told apart by worlds.
     fn changes_more_than_rows(&mut self, task: &Task) -> bool {
-        if matches!(self.spots.get(&task.txn.id), Some(Some(_))) {
+        let world = &self.worlds[0];
+        let only_rows = |step: &Step| match &step.control {
+            Control::Data => {
+                let catalog = &world.store.catalog;
+                let asked = Asked::of(&self.planner, catalog, &step.seen, &task.session);
+                asked.is_run() && asked.prepared.planned.writes_only_rows()
+            }
+            Control::Begin(_) | Control::Commit { .. } => true,
+            _ => false,
+        };
+        if task.txn.steps.iter().all(only_rows) {
             return false;
         }
-        let world = &self.worlds[0];
         let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
         attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some()
     }

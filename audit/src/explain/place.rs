@@ -418,7 +418,7 @@ impl Explainer {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
                 1 if blind && is_same(&task.txn, &rival.txn) => Pair::Same,
-                1 => match self.obvious(world, task, &rival) {
+                1 => match self.obvious(world, (task, &own), &rival) {
                     Some(pair) => pair,
                     None => self.compare(world, task, &rival, budget),
                 },
@@ -430,12 +430,13 @@ impl Explainer {
                 Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
                 Pair::Commuting if budget.is_lazy() => {
                     let until = task.txn.end.window().done.max(rival.txn.end.window().done);
-                    for (txn, footprint) in [(&task.txn, own.clone()), (&rival.txn, footprint)] {
-                        let written = match self.spot(world, txn) {
+                    for (task, footprint) in [(task, own.clone()), (&rival, footprint)] {
+                        let written = match self.spot_of(world, task, &footprint) {
                             Some(spot) => Wrote::At(spot),
                             None => Wrote::Rows(footprint),
                         };
-                        world.take_one_order(&Taken { written, until });
+                        let by = task.txn.id;
+                        world.take_one_order(&Taken { by, written, until });
                     }
                 }
                 _ if found.rivals.len() == RIVALS_MAX => return None,
@@ -478,8 +479,8 @@ impl Explainer {
     }
 
     /// What the order of two writers changes, where their statements say it.
-    fn obvious(&mut self, world: &mut World, a: &Task, b: &Task) -> Option<Pair> {
-        let (one, other) = (self.spot(world, &a.txn)?, self.spot(world, &b.txn)?);
+    fn obvious(&mut self, world: &mut World, a: (&Task, &Footprint), b: &Task) -> Option<Pair> {
+        let (one, other) = (self.spot_of(world, a.0, a.1)?, self.spot(world, &b.txn)?);
         match one.commutes(&other)? {
             true => Some(Pair::Commuting),
             false => Some(Pair::Different),

@@ -1,96 +1,177 @@
-//! The one key at which a transaction reads and writes, whatever it finds there.
+//! The keys at which a transaction reads and writes, whatever it finds there.
 //!
-//! In: a transaction of one statement, and where it was seen to read. Out: a [`Spot`], by which it is told apart
-//! from others without running it again in every world.
+//! In: a transaction whose statements name their keys, and where it was seen to read. Out: a [`Spot`], by which it is
+//! told apart from others without running it again in every world.
 //!
 //! Always true: in every world, and after whatever others do, the transaction reads nothing but the rows of its
-//! key, and every row that it writes has that key before and after.
+//! keys, and every row that it writes has one of them before and after.
 
+use super::Explainer;
+use super::asked::Asked;
 use super::footprint::Footprint;
 use super::place::Task;
 use super::run::Lesson;
 use super::world::World;
-use super::{Explainer, asked::Asked};
 use crate::assemble::Transaction;
 use crate::control::Control;
 use crate::interpret::Touch;
+use crate::sql::plan::ConflictAction;
 use crate::sql::{Kind, Planned, Planner};
 use crate::state::view::has_key;
 use crate::state::{Catalog, Row, TableId};
 use crate::trace::Outcome;
 use crate::value::Value;
 use crate::value::compare::total_order;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 pub struct Spot {
+    /// In the order of the statements.
+    places: SmallVec<[Place; 1]>,
+}
+
+/// The one key that a statement is about.
+struct Place {
     table: TableId,
     columns: Arc<[usize]>,
     key: Vec<Value>,
     /// Its answer does not say that it wrote nothing.
-    pub writes: bool,
-    /// All that it does is to set these columns of the row to these values, whatever was there.
-    sets: Option<Vec<(usize, Value)>>,
+    writes: bool,
+    /// Columns that it sets to the values that they have at the end, whatever was there before.
+    sets: Vec<(usize, Value)>,
+    /// Nothing else is done, nobody is told what was there, and nothing can forbid it.
+    blindly: bool,
 }
 
 impl Spot {
     fn of(task: &Task, footprint: &Footprint, catalog: &Catalog, planner: &Planner) -> Option<Spot> {
-        let txn = &task.txn;
-        let mut data = txn.steps.iter().filter(|step| step.control == Control::Data);
-        let (Some(step), None) = (data.next(), data.next()) else {
-            return None;
-        };
-        if txn.vague || footprint.beyond_rows || !matches!(step.seen.outcome, Outcome::Answer(_)) {
+        if task.txn.vague || footprint.beyond_rows {
             return None;
         }
-        let asked = Asked::of(planner, catalog, &step.seen, &task.session);
-        let planned = &*asked.prepared.planned;
-        if !asked.is_run() || !stays(planned, catalog) {
-            return None;
+        let mut places = SmallVec::new();
+        for (at, step) in task.txn.steps.iter().enumerate() {
+            match &step.control {
+                Control::Data => {}
+                Control::Begin { .. } | Control::Commit { .. } => continue,
+                _ => return None,
+            }
+            let Outcome::Answer(_) = &step.seen.outcome else {
+                return None;
+            };
+            let asked = Asked::of(planner, catalog, &step.seen, &task.session);
+            if !asked.is_run() {
+                return None;
+            }
+            let planned = &*asked.prepared.planned;
+            let mut place = Place::of(at, planned, footprint, catalog)?;
+            place.writes &= !asked.wrote_nothing(&step.seen.outcome);
+            places.push(place);
         }
-        let (table, columns, key) = footprint.only_key()?;
-        let is_unique = catalog.table(table).is_some_and(|t| t.is_unique(columns));
-        (is_unique && !key.iter().any(Value::has_unknown)).then(|| Spot {
-            table,
-            columns: columns.clone(),
-            key: key.to_vec(),
-            writes: planned.may_write && !asked.wrote_nothing(&step.seen.outcome),
-            sets: set_blindly(planned, catalog, footprint),
-        })
-    }
-
-    /// Whether two that are about the same row leave the same behind in either order; `None` if that is not plain
-    /// to see.
-    pub fn commutes(&self, other: &Spot) -> Option<bool> {
-        let (mine, theirs) = (self.sets.as_ref()?, other.sets.as_ref()?);
-        if self.table != other.table || self.columns != other.columns || differ(&self.key, &other.key) {
-            return None;
-        }
-        let mut common = mine.iter().filter_map(|(column, value)| {
-            let (_, other) = theirs.iter().find(|(set, _)| set == column)?;
-            Some((value, other))
-        });
-        match common.next() {
-            None => Some(true),
-            first => first
-                .into_iter()
-                .chain(common)
-                .any(|(a, b)| differ(std::slice::from_ref(a), std::slice::from_ref(b)))
-                .then_some(false),
-        }
+        Some(Spot { places })
     }
 
     /// Whether it certainly writes nothing that somebody reads or writes.
     pub fn misses(&self, other: &Footprint) -> bool {
-        !self.writes || other.is_elsewhere(self.table, |touch| self.is_apart(touch), |row| self.is_none(row))
+        self.places.iter().all(|place| {
+            let (apart, none) = (
+                |touch: &Touch| place.is_apart(touch),
+                |row: &Row| place.is_none(row),
+            );
+            !place.writes || other.is_elsewhere(place.table, apart, none)
+        })
     }
 
     /// Whether two are about different rows.
     pub fn is_beside(&self, other: &Spot) -> bool {
-        self.table != other.table || (self.columns == other.columns && differ(&self.key, &other.key))
+        let beside = |place: &Place| other.places.iter().all(|other| place.is_beside(other));
+        self.places.iter().all(beside)
     }
 
     /// Whether it certainly writes nothing of what an answer taught.
     pub fn leaves(&self, lesson: &Lesson) -> bool {
+        self.places.iter().all(|place| place.leaves(lesson))
+    }
+
+    /// Whether two leave the same behind in either order; `None` if that is not plain to see.
+    pub fn commutes(&self, other: &Spot) -> Option<bool> {
+        let writing = |spot: &Spot| spot.places.iter().filter(|place| place.writes).count();
+        if let ([mine], [theirs]) = (&*self.places, &*other.places)
+            && mine.is_at(theirs)
+            && mine.blindly
+            && theirs.blindly
+            && !mine
+                .sets
+                .iter()
+                .any(|(c, _)| theirs.sets.iter().any(|(set, _)| set == c))
+        {
+            return Some(true);
+        }
+        if writing(self) == 0 || writing(other) == 0 {
+            return None;
+        }
+        let differ_at_end = |mine: &Place, theirs: &Place| {
+            mine.is_at(theirs)
+                && mine.sets.iter().any(|(column, value)| {
+                    let set = theirs.sets.iter().find(|(set, _)| set == column);
+                    set.is_some_and(|(_, other)| {
+                        differ(std::slice::from_ref(value), std::slice::from_ref(other))
+                    })
+                })
+        };
+        let mut mine = self.places.iter().filter(|place| place.writes);
+        let found = mine.any(|mine| {
+            let mut theirs = other.places.iter().filter(|place| place.writes);
+            theirs.any(|theirs| differ_at_end(mine, theirs))
+        });
+        found.then_some(false)
+    }
+}
+
+impl Place {
+    fn of(step: usize, planned: &Planned, footprint: &Footprint, catalog: &Catalog) -> Option<Place> {
+        if !stays(planned, catalog) {
+            return None;
+        }
+        let (table, columns, key) = footprint.only_key(step)?;
+        let kept = catalog.table(table).filter(|t| t.is_unique(columns))?;
+        if key.iter().any(Value::has_unknown) {
+            return None;
+        }
+        let end = footprint.row_of(table, columns, key);
+        let set: &[_] = match &planned.kind {
+            Kind::Update(update) => &update.set,
+            Kind::Insert(insert) => match insert.conflict.as_ref().map(|c| &c.action) {
+                Some(ConflictAction::Update { set, .. }) => set,
+                _ => &[],
+            },
+            _ => &[],
+        };
+        let given = set.iter().filter(|(_, expr)| planned.is_given(expr));
+        let value = |column: usize| Some((column, end?.get(column)?.clone()));
+        let sets: Vec<(usize, Value)> = given.filter_map(|(column, _)| value(*column)).collect();
+        Some(Place {
+            table,
+            columns: columns.clone(),
+            key: key.to_vec(),
+            writes: planned.may_write,
+            blindly: planned.sets_constants(catalog)
+                && sets.len() == set.len()
+                && footprint.is_blind
+                && kept.checks.is_empty()
+                && !kept.columns.iter().any(|column| column.generated),
+            sets,
+        })
+    }
+
+    fn is_at(&self, other: &Place) -> bool {
+        self.table == other.table && self.columns == other.columns && !differ(&self.key, &other.key)
+    }
+
+    fn is_beside(&self, other: &Place) -> bool {
+        self.table != other.table || (self.columns == other.columns && differ(&self.key, &other.key))
+    }
+
+    fn leaves(&self, lesson: &Lesson) -> bool {
         !self.writes
             || lesson.table() != self.table
             || match lesson {
@@ -119,22 +200,6 @@ fn differ(a: &[Value], b: &[Value]) -> bool {
     pairs.any(|(a, b)| same_kind(a, b) && !a.has_unknown() && !b.has_unknown() && total_order(a, b).is_ne())
 }
 
-/// What an UPDATE sets to constants, if that is all it does and nothing can forbid it.
-fn set_blindly(planned: &Planned, catalog: &Catalog, footprint: &Footprint) -> Option<Vec<(usize, Value)>> {
-    let Kind::Update(update) = &planned.kind else {
-        return None;
-    };
-    let table = catalog.table(update.table)?;
-    let plain = planned.sets_constants(catalog)
-        && footprint.is_blind
-        && table.checks.is_empty()
-        && !table.columns.iter().any(|column| column.generated);
-    let row = footprint.only_row().filter(|_| plain)?;
-    let sets = update.set.iter();
-    sets.map(|(column, _)| Some((*column, row.get(*column)?.clone())))
-        .collect()
-}
-
 /// Whether which rows a statement reads and writes is said by its constants, and nothing follows from it elsewhere.
 fn stays(planned: &Planned, catalog: &Catalog) -> bool {
     let touches = &planned.touches;
@@ -157,7 +222,17 @@ fn stays(planned: &Planned, catalog: &Catalog) -> bool {
             Kind::Select(_) => !planned.may_write && planned.looks_up(),
             Kind::Update(_) => touches.astray.is_empty() && touches.moved.is_empty(),
             Kind::Insert(insert) => {
-                touches.astray.is_empty() && insert.conflict.is_none() && table.keys.len() == 1
+                let [key] = table.keys.as_slice() else {
+                    return false;
+                };
+                let keeps_key = match insert.conflict.as_ref().map(|conflict| &conflict.action) {
+                    None | Some(ConflictAction::Nothing) => true,
+                    Some(ConflictAction::Update { set, .. }) => {
+                        set.iter().all(|(column, _)| !key.columns.contains(column))
+                    }
+                    Some(ConflictAction::Unmodelled(_)) => false,
+                };
+                touches.astray.is_empty() && keeps_key
             }
             Kind::Delete(_) => touches.astray.is_empty(),
             _ => false,
@@ -165,15 +240,23 @@ fn stays(planned: &Planned, catalog: &Catalog) -> bool {
 }
 
 impl Explainer {
-    /// Where a transaction whose turn is still to come reads and writes in every world, if that is one key.
+    /// Where a transaction whose turn is still to come reads and writes in every world, if its statements say it.
     pub(super) fn spot(&mut self, world: &mut World, txn: &Arc<Transaction>) -> Option<Arc<Spot>> {
         if let Some(known) = self.spots.get(&txn.id) {
             return known.clone();
         }
         let task = self.task(txn);
         let footprint = world.footprint(txn, &task.rules, &task.session, &self.planner);
-        let spot = Spot::of(&task, &footprint, &world.store.catalog, &self.planner).map(Arc::new);
-        self.spots.insert(txn.id, spot.clone());
+        self.spot_of(world, &task, &footprint)
+    }
+
+    /// The same for one that was run already.
+    pub(super) fn spot_of(&mut self, world: &World, task: &Task, ran: &Footprint) -> Option<Arc<Spot>> {
+        if let Some(known) = self.spots.get(&task.txn.id) {
+            return known.clone();
+        }
+        let spot = Spot::of(task, ran, &world.store.catalog, &self.planner).map(Arc::new);
+        self.spots.insert(task.txn.id, spot.clone());
         spot
     }
 }

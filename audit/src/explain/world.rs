@@ -57,6 +57,7 @@ pub struct Explained {
 /// is not explained by it may be explained by the other.
 #[derive(Clone)]
 pub struct Taken {
+    pub by: TxnId,
     pub written: Wrote,
     /// When both had ended.
     pub until: Nanos,
@@ -73,7 +74,7 @@ impl Wrote {
     fn is(&self, other: &Wrote) -> bool {
         match (self, other) {
             (Wrote::At(a), Wrote::At(b)) => Arc::ptr_eq(a, b),
-            (Wrote::Rows(a), Wrote::Rows(b)) => Arc::ptr_eq(a, b),
+            (Wrote::Rows(a), Wrote::Rows(b)) => Arc::ptr_eq(a, b) || a.writes_same(b),
             _ => false,
         }
     }
@@ -92,7 +93,7 @@ pub struct World {
     /// Where the places of writers lie that do the same as others at the same time: nobody can tell them apart, so
     /// they have shared out their windows, the earlier place the earlier bounds.
     pub shared: FxHashMap<TxnId, Window>,
-    /// Writers that were taken in one order of several.
+    /// Writers that were taken in one order of several, by their ids.
     pub taken: Vec<Taken>,
     /// What the certifier has not seen yet.
     pub uncertified: Vec<Arc<Explained>>,
@@ -154,9 +155,11 @@ impl World {
 
     /// Of two writers one order was taken.
     pub fn take_one_order(&mut self, taken: &Taken) {
-        match self.taken.iter_mut().find(|own| own.written.is(&taken.written)) {
+        let from = self.taken.partition_point(|own| own.by < taken.by);
+        let mut same = self.taken[from..].iter_mut().take_while(|own| own.by == taken.by);
+        match same.find(|own| own.written.is(&taken.written)) {
             Some(known) => known.until = known.until.max(taken.until),
-            None => self.taken.push(taken.clone()),
+            None => self.taken.insert(from, taken.clone()),
         }
     }
 

@@ -133,10 +133,13 @@ impl Order {
     /// Whether both know the same of the same commits, whatever their ids.
     pub fn same_facts(&self, other: &Order) -> bool {
         let name = |order: &Order, id: CommitId| order.get(id).map(|c| c.txn.id);
+        // Of the others nothing is known but the window of their transaction.
+        let tells = |c: &&Arc<Commit>| !c.is_plain() || c.observed != c.txn.end.window();
         let facts = |order: &Order| {
             let mut all: Vec<_> = order
                 .open
                 .iter()
+                .filter(tells)
                 .map(|c| {
                     let mut after: Vec<_> = c.after.iter().filter_map(|id| name(order, *id)).collect();
                     after.sort();

@@ -14,6 +14,7 @@ mod lose;
 mod mutate;
 mod simulate;
 mod columns;
+mod apart;
 mod thrift;
 mod told;
 mod totals;

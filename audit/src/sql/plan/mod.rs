@@ -143,6 +143,29 @@ impl Planned {
         }
     }
 
+    /// Whether it changes nothing but rows, and of tables that are known.
+    pub fn writes_only_rows(&self) -> bool {
+        let plain = matches!(
+            self.kind,
+            Kind::Select(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_)
+        );
+        plain && !self.touches.writes_everything && (!self.may_write || self.reasons.is_empty())
+    }
+
+    /// Whether a value that it writes is a constant, a parameter, or that of the row that was to be inserted.
+    pub fn is_given(&self, expr: &Expr) -> bool {
+        let excluded = matches!(self.kind, Kind::Insert(_))
+            && matches!(
+                expr,
+                Expr::Column {
+                    up: 0,
+                    relation: 1,
+                    ..
+                }
+            );
+        excluded || is_flat(expr)
+    }
+
     /// Whether it sets columns of the one row of a key to constants or parameters, and looks at nothing else.
     pub fn sets_constants(&self, catalog: &Catalog) -> bool {
         let Kind::Update(update) = &self.kind else {
