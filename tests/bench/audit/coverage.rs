@@ -22,6 +22,8 @@ pub enum Bootstrap {
     Seen,
     /// It reads them when the proxy starts.
     Snapshot,
+    /// It reads the catalog when the proxy starts, and no rows.
+    Catalog,
     /// It sees them being created and filled, and has nothing else: no side connection.
     Learn,
     /// It has neither seen them being created nor read them: whatever it knows, an answer has told.
@@ -38,7 +40,7 @@ impl Bootstrap {
     }
 
     fn has_side(self) -> bool {
-        matches!(self, Bootstrap::Seen | Bootstrap::Snapshot)
+        matches!(self, Bootstrap::Seen | Bootstrap::Snapshot | Bootstrap::Catalog)
     }
 }
 
@@ -49,7 +51,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         about: format!(
             "Every workload through the proxy, audited live: 8 clients with {each} transactions each on small data, so \
              that transactions meet. «seen»: the tables were created through the proxy; «snapshot»: read when it \
-             started; «learn»: created through the proxy, without a side connection; «blind»: created before, and \
+             started; «catalog»: all but their rows were read; «learn»: created through the proxy, without a side connection; «blind»: created before, and \
              learned from the answers alone. A violation here is a false alarm."
         ),
         command: "make bench-audit ARGS=\"--only coverage\"".to_owned(),
@@ -146,6 +148,9 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
         (Level::Serializable, Mode::Prepared, Bootstrap::Snapshot),
         (Level::Serializable, Mode::Simple, Bootstrap::Learn),
         (Level::ReadCommitted, Mode::Extended, Bootstrap::Learn),
+        (Level::Serializable, Mode::Simple, Bootstrap::Catalog),
+        (Level::ReadCommitted, Mode::Extended, Bootstrap::Catalog),
+        (Level::RepeatableRead, Mode::Prepared, Bootstrap::Catalog),
         (Level::Serializable, Mode::Simple, Bootstrap::Blind),
         (Level::ReadCommitted, Mode::Extended, Bootstrap::Blind),
         (Level::RepeatableRead, Mode::Prepared, Bootstrap::Blind),
@@ -202,6 +207,10 @@ fn audited(
     };
     config.upstream = server.uri();
     config.side.uri = Some(server.uri());
+    if bootstrap == Bootstrap::Catalog {
+        config.side.table_rows_max = 0;
+        config.side.reread = false;
+    }
     if !bootstrap.has_side() {
         config.side.enabled = false;
         // Nobody looks whether others write past the proxy, so somebody must say that they do not.
