@@ -13,6 +13,7 @@ use pgassay_audit::verdict::Summary;
 use pgassay_rules::Level;
 use pgassay_workloads::{CATALOGUE, Knobs, Length, Mode, Options, Workload, by_name};
 use serde_json::json;
+use std::process::Command;
 use std::sync::Arc;
 
 /// How the audit comes to know the tables.
@@ -26,6 +27,8 @@ pub enum Bootstrap {
     Catalog,
     /// It sees them being created and filled, and has nothing else: no side connection.
     Learn,
+    /// Somebody wrote down what they are; there is no side connection.
+    Written,
     /// It has neither seen them being created nor read them: whatever it knows, an answer has told.
     Blind,
 }
@@ -51,7 +54,8 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         about: format!(
             "Every workload through the proxy, audited live: 8 clients with {each} transactions each on small data, so \
              that transactions meet. «seen»: the tables were created through the proxy; «snapshot»: read when it \
-             started; «catalog»: all but their rows were read; «learn»: created through the proxy, without a side connection; «blind»: created before, and \
+             started; «catalog»: all but their rows were read; «learn»: created through the proxy, without a side connection; «written»: described by a file of DDL; \
+             «blind»: created before, and \
              learned from the answers alone. A violation here is a false alarm."
         ),
         command: "make bench-audit ARGS=\"--only coverage\"".to_owned(),
@@ -151,6 +155,9 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
         (Level::Serializable, Mode::Simple, Bootstrap::Catalog),
         (Level::ReadCommitted, Mode::Extended, Bootstrap::Catalog),
         (Level::RepeatableRead, Mode::Prepared, Bootstrap::Catalog),
+        (Level::Serializable, Mode::Simple, Bootstrap::Written),
+        (Level::ReadCommitted, Mode::Extended, Bootstrap::Written),
+        (Level::RepeatableRead, Mode::Prepared, Bootstrap::Written),
         (Level::Serializable, Mode::Simple, Bootstrap::Blind),
         (Level::ReadCommitted, Mode::Extended, Bootstrap::Blind),
         (Level::RepeatableRead, Mode::Prepared, Bootstrap::Blind),
@@ -216,6 +223,11 @@ fn audited(
         // Nobody looks whether others write past the proxy, so somebody must say that they do not.
         config.audit.writers = Writers::Exclusive;
     }
+    let written = tempfile::NamedTempFile::new()?;
+    if bootstrap == Bootstrap::Written {
+        std::fs::write(written.path(), dumped(server)?)?;
+        config.audit.schema = Some(written.path().to_owned());
+    }
     config.admin.listen = None;
     config.capture.lane_bytes_max = config.capture.lane_bytes_max.max(64 << 20);
     config.audit.queue_len_max = config.audit.queue_len_max.max(10_000_000);
@@ -240,6 +252,17 @@ fn audited(
         anyhow::Ok(())
     })?;
     Ok(proxy.stop().summary())
+}
+
+/// The schema as its owner would write it down.
+fn dumped(server: &Throwaway) -> anyhow::Result<Vec<u8>> {
+    let dumped = Command::new(crate::record::find_program("pg_dump"))
+        .args(["--schema-only", "--dbname", &server.uri()])
+        .output()
+        .context("cannot run pg_dump; it comes with PostgreSQL's client programs")?;
+    let told = String::from_utf8_lossy(&dumped.stderr);
+    anyhow::ensure!(dumped.status.success(), "pg_dump failed: {told}");
+    Ok(dumped.stdout)
 }
 
 fn reasons(summary: &Summary) -> String {

@@ -48,7 +48,7 @@ struct Args {
     /// Only these workloads in the coverage and ratio tables
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
-    /// Only with tables that the audit came to know like this in the coverage table: seen, snapshot, catalog, learn, blind
+    /// Only with tables that the audit came to know like this in the coverage table: seen, snapshot, catalog, learn, written, blind
     #[arg(long, value_delimiter = ',')]
     tables: Vec<String>,
     /// Numbers of clients in the ratio table
