@@ -12,7 +12,8 @@ use crate::clock;
 use anyhow::{Context, Result};
 use pgassay_audit::trace::lex::{self, Kind};
 use pgassay_audit::trace::{
-    Answer, Gap, NOBODY, Observation, Outcome, Protocol, Record, SessionFacts, SessionId, Status, Window,
+    Answer, Bootstrap, Gap, NOBODY, Observation, Outcome, Protocol, Record, SessionFacts, SessionId, Status,
+    Window,
 };
 use pgassay_audit::wire::secret;
 use std::path::Path;
@@ -36,7 +37,17 @@ pub fn read(file: &Path, session: SessionId) -> Result<Vec<Record>> {
 
 fn records(statements: Vec<String>, session: SessionId) -> Vec<Record> {
     let mut at = clock::now();
-    let mut records = vec![Record::SessionStart(SessionFacts {
+    // An earlier run in the same journal may have said the same.
+    let nothing = Bootstrap {
+        window: Window::new(at, at + 1),
+        server_version: String::new(),
+        settings: Vec::new(),
+        catalog: Vec::new(),
+        tables: Vec::new(),
+        open_transactions: 0,
+    };
+    at += 2;
+    let facts = SessionFacts {
         session,
         at,
         user: "schema".to_owned(),
@@ -44,7 +55,8 @@ fn records(statements: Vec<String>, session: SessionId) -> Vec<Record> {
         database: String::new(),
         server_version: String::new(),
         parameters: Vec::new(),
-    })];
+    };
+    let mut records = vec![Record::Bootstrap(Box::new(nothing)), Record::SessionStart(facts)];
     for (seq, text) in (1..).zip(statements) {
         let window = Window::new(at + 1, at + 2);
         at += 2;
@@ -130,7 +142,10 @@ mod tests {
     #[test]
     fn nothing_is_known_of_what_the_tables_hold() {
         let records = records(statements(DUMP), SessionId(1));
-        assert!(matches!(records.first(), Some(Record::SessionStart(_))));
+        assert!(matches!(
+            records[..2],
+            [Record::Bootstrap(_), Record::SessionStart(_)]
+        ));
         let Some(Record::Gap(gap)) = records.last() else {
             panic!("no gap behind the DDL")
         };

@@ -2,6 +2,7 @@
 
 use pgassay::config::{Config, Writers};
 use pgassay::serve::Running;
+use pgassay_audit::Settings;
 use pgassay_audit::verdict::Summary;
 use pgassay_tests::cluster::Cluster;
 use pgassay_tests::proxy::Proxy;
@@ -21,7 +22,7 @@ fn answers(client: &mut Client, sql: &str) {
 }
 
 /// The same traffic, whatever is known; `outside` is written past the proxy before the last question.
-fn judged(schema: Option<&Path>, outside: &str) -> Summary {
+fn judged(schema: Option<&Path>, outside: &str, journal: Option<&Path>) -> Summary {
     let cluster = Cluster::start().unwrap();
     let mut direct = Client::log_in(cluster.port());
     answers(
@@ -33,6 +34,7 @@ fn judged(schema: Option<&Path>, outside: &str) -> Summary {
         config.side.enabled = false;
         config.audit.writers = Writers::Exclusive;
         config.audit.schema = schema.map(Path::to_owned);
+        config.journal.dir = journal.map(Path::to_owned);
     });
     let mut client = Client::log_in(proxy.port());
     for sql in [
@@ -54,7 +56,7 @@ fn judged(schema: Option<&Path>, outside: &str) -> Summary {
 fn a_file_describes_the_tables() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), SCHEMA).unwrap();
-    let summary = judged(Some(file.path()), "select 1");
+    let summary = judged(Some(file.path()), "select 1", None);
     assert!(summary.violations.is_empty(), "{:?}", summary.violations);
     let reasons = &summary.coverage.reasons;
     assert!(!reasons.contains_key("unknown_table"), "{reasons:?}");
@@ -67,7 +69,7 @@ fn a_file_describes_the_tables() {
         "all but the first sight of a row: {reasons:?}"
     );
 
-    let blind = judged(None, "select 1");
+    let blind = judged(None, "select 1", None);
     assert!(blind.violations.is_empty(), "{:?}", blind.violations);
     assert_eq!(
         blind.coverage.reasons.get("unknown_table"),
@@ -82,8 +84,27 @@ fn a_file_describes_the_tables() {
 fn a_row_once_seen_is_compared() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), SCHEMA).unwrap();
-    let summary = judged(Some(file.path()), "update acct set v = 99 where id = 1");
+    let summary = judged(Some(file.path()), "update acct set v = 99 where id = 1", None);
     assert_eq!(summary.violations.len(), 1, "{:?}", summary.coverage.reasons);
+}
+
+/// What a second run says of the tables takes the place of what the first one said.
+#[test]
+fn a_proxy_that_starts_again_tells_it_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, journal) = (dir.path().join("schema.sql"), dir.path().join("journal"));
+    std::fs::write(&file, SCHEMA).unwrap();
+    let first = judged(Some(&file), "select 1", Some(&journal));
+    judged(Some(&file), "select 1", Some(&journal));
+    let both = pgassay::cli::check::audit(&journal, None, &Settings::default()).unwrap();
+    assert!(both.violations.is_empty(), "{:?}", both.violations);
+    assert_eq!(both.statements, 2 * first.statements);
+    assert_eq!(
+        both.coverage.checked,
+        2 * first.coverage.checked,
+        "{:?}",
+        both.coverage.reasons
+    );
 }
 
 #[test]
