@@ -16,6 +16,7 @@ use crate::trace::{
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How a transaction ended.
@@ -115,9 +116,14 @@ pub struct Assembler {
     prepared: FxHashMap<String, Transaction>,
     /// `default_transaction_isolation` of the server.
     server_default: Option<Level>,
-    /// When the last of the sessions that are over has ended.
+    /// The sessions that ended last: from when to when they were there.
+    over: VecDeque<(SessionId, Window)>,
+    /// When the last of those before them has ended.
     ended: Nanos,
 }
+
+/// Sessions that have ended and are remembered one by one.
+const OVER_MAX: usize = 64;
 
 impl Assembler {
     /// The server's own default level, for sessions that say nothing.
@@ -144,8 +150,14 @@ impl Assembler {
             Record::Statement(seen) => self.statement(Arc::from(seen), out),
             Record::SessionEnd { session, at } => {
                 self.lose(session, at, out);
-                self.sessions.remove(&session);
-                self.ended = self.ended.max(at);
+                let gone = self.sessions.remove(&session);
+                let since = gone.map_or(0, |gone| if gone.vague { 0 } else { gone.facts.at });
+                self.over.push_back((session, Window::new(since, at)));
+                if self.over.len() > OVER_MAX
+                    && let Some((_, oldest)) = self.over.pop_front()
+                {
+                    self.ended = self.ended.max(oldest.done);
+                }
             }
             Record::Gap(gap) => {
                 match gap.session {
@@ -197,7 +209,12 @@ impl Assembler {
     /// may have sent something that will only be recorded with its end.
     pub fn is_alone(&self, session: SessionId, sent: Nanos, done: Nanos) -> bool {
         let mut others = self.sessions.iter().filter(|(id, _)| **id != session);
-        self.prepared.is_empty() && self.ended < sent && others.all(|(_, other)| other.facts.at > done)
+        // Its own end is recorded by the time its last transaction is judged.
+        let mut over = self.over.iter().filter(|(id, _)| *id != session);
+        self.prepared.is_empty()
+            && self.ended < sent
+            && over.all(|(_, was)| was.done < sent || was.sent > done)
+            && others.all(|(_, other)| other.facts.at > done)
     }
 
     pub fn open_len(&self) -> usize {
@@ -552,6 +569,41 @@ mod tests {
             group: 1,
             ready: Window::new(sent, done),
         }))
+    }
+
+    fn session(number: u64, at: Nanos) -> Record {
+        let Record::Statement(seen) = statement("", at, at) else {
+            unreachable!()
+        };
+        let session = SessionId(number);
+        Record::SessionStart(SessionFacts {
+            session,
+            ..unseen_session(&seen)
+        })
+    }
+
+    #[test]
+    fn the_end_of_a_session_does_not_make_it_two() {
+        let mut assembler = Assembler::default();
+        let mut out = Vec::new();
+        let end = |number: u64, at: Nanos| Record::SessionEnd {
+            session: SessionId(number),
+            at,
+        };
+        for record in [session(1, 10), end(1, 100), session(2, 110), end(2, 120)] {
+            assembler.take(record, &mut out);
+        }
+        assert!(assembler.is_alone(SessionId(1), 20, 90), "the other came later");
+        assert!(!assembler.is_alone(SessionId(1), 20, 115));
+        assert!(!assembler.is_alone(SessionId(2), 90, 119));
+        for number in 3..200 {
+            assembler.take(session(number, 130), &mut out);
+            assembler.take(end(number, 140), &mut out);
+        }
+        assert!(
+            !assembler.is_alone(SessionId(1), 20, 90),
+            "too many to remember them all"
+        );
     }
 
     /// Somebody who ended at 90 may have seen what it wrote: it must be known when he is judged.

@@ -127,8 +127,13 @@ pub fn channel(bytes_max: usize) -> (Tap, Recorder) {
 }
 
 impl Tap {
+    /// A number that no session has had.
+    pub fn session(&self) -> SessionId {
+        SessionId(1 + self.sessions.fetch_add(1, Relaxed))
+    }
+
     pub fn open(&self, bytes_max: usize) -> Lane {
-        let session = SessionId(1 + self.sessions.fetch_add(1, Relaxed));
+        let session = self.session();
         let (pieces, receiver) = crossbeam_channel::unbounded();
         let opened_at = clock::now();
         let shared = Arc::new(Shared {

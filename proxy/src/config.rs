@@ -177,6 +177,8 @@ pub struct Audit {
     pub queue_bytes_max: usize,
     /// Does anybody write past the proxy? `exclusive`: no. `shared`: perhaps. `auto`: look for them.
     pub writers: Writers,
+    /// A file of DDL (`pg_dump --schema-only`) that describes the tables, where the side connection may not.
+    pub schema: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,6 +358,7 @@ impl Default for Audit {
             queue_len_max: 1 << 16,
             queue_bytes_max: 256 << 20,
             writers: Writers::Auto,
+            schema: None,
         }
     }
 }

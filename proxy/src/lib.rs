@@ -30,6 +30,7 @@ pub mod bootstrap;
 pub mod writers;
 pub mod restore;
 pub mod side;
+pub mod schema;
 pub mod stamps;
 pub mod threads;
 pub mod serve;

@@ -15,6 +15,7 @@ use crate::live::Live;
 use crate::record::Recording;
 use crate::relay::Drain;
 use crate::restore;
+use crate::schema;
 use crate::side;
 use crate::stamps;
 use crate::threads::Relays;
@@ -81,6 +82,11 @@ impl Running {
         let (commits, known) = stamps::channel();
         let recording = Recording::start(recorder, live.clone(), commits)?;
         let admin = desk.block_on(admin::start(live.clone()))?;
+        if let Some(file) = &config.audit.schema {
+            for record in schema::read(file, tap.session())? {
+                let _ = recording.inbox.send(record);
+            }
+        }
         // Clients wait for the snapshot rather than overlap it; it is bounded in time.
         if let Some(record) = desk.block_on(side::prepare(&config)) {
             let _ = recording.inbox.send(record);

@@ -380,12 +380,17 @@ pub fn learn(store: &mut Store, order: &Order, lesson: &Lesson, births: &mut Bir
             if kept.is_too_early(&columns, &key, from) {
                 return Learnt::Refused;
             }
-            if kept.live(&columns, &key).is_some() {
-                return Learnt::Adopted(None);
-            }
-            // One that was deleted may have come again since; but not before it went.
             let is_over =
                 |commit: CommitId| commit < order.settled() || order.get(commit).is_none_or(|c| c.hi < from);
+            if let Some((id, _)) = kept.live(&columns, &key) {
+                // What was there before its first writer, whom this snapshot may not have seen, is not kept.
+                let first = kept.chain(id).and_then(|c| c.versions.first());
+                return match first.is_some_and(|v| is_over(v.commit)) {
+                    true => Learnt::Adopted(None),
+                    false => Learnt::Refused,
+                };
+            }
+            // One that was deleted may have come again since; but not before it went.
             let ids = kept.candidates(&columns, &key);
             let mut chains = ids.iter().filter_map(|id| kept.chain(*id));
             if !chains.all(|c| c.versions.last().is_some_and(|v| is_over(v.commit))) {

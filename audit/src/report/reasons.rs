@@ -112,7 +112,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("unknown_relation", "the table or view is not known"),
     (
         "unknown_table",
-        "the table was never seen: no side connection, or too large to copy",
+        "nobody has said what the table is: no side connection, no CREATE TABLE, no audit.schema",
     ),
     ("unknown_type", "a type that is not modelled"),
     (

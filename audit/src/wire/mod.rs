@@ -9,7 +9,7 @@ pub mod frame;
 mod message;
 mod request;
 mod answer;
-mod secret;
+pub mod secret;
 mod texts;
 mod session;
 mod asked;

@@ -5,7 +5,7 @@
 use crate::Bench;
 use crate::report::{Plot, Table, percent};
 use anyhow::Context;
-use pgassay::config::Config;
+use pgassay::config::{Config, Writers};
 use pgassay::serve::Running;
 use pgassay::throwaway::{Throwaway, uri};
 use pgassay_audit::report::text::{Paint, violation};
@@ -13,6 +13,7 @@ use pgassay_audit::verdict::Summary;
 use pgassay_rules::Level;
 use pgassay_workloads::{CATALOGUE, Knobs, Length, Mode, Options, Workload, by_name};
 use serde_json::json;
+use std::process::Command;
 use std::sync::Arc;
 
 /// How the audit comes to know the tables.
@@ -22,8 +23,28 @@ pub enum Bootstrap {
     Seen,
     /// It reads them when the proxy starts.
     Snapshot,
-    /// It learns them from the traffic.
+    /// It reads the catalog when the proxy starts, and no rows.
+    Catalog,
+    /// It sees them being created and filled, and has nothing else: no side connection.
     Learn,
+    /// Somebody wrote down what they are; there is no side connection.
+    Written,
+    /// It has neither seen them being created nor read them: whatever it knows, an answer has told.
+    Blind,
+}
+
+impl Bootstrap {
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn sees_the_load(self) -> bool {
+        matches!(self, Bootstrap::Seen | Bootstrap::Learn)
+    }
+
+    fn has_side(self) -> bool {
+        matches!(self, Bootstrap::Seen | Bootstrap::Snapshot | Bootstrap::Catalog)
+    }
 }
 
 pub fn run(bench: &Bench) -> anyhow::Result<Table> {
@@ -33,7 +54,9 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         about: format!(
             "Every workload through the proxy, audited live: 8 clients with {each} transactions each on small data, so \
              that transactions meet. «seen»: the tables were created through the proxy; «snapshot»: read when it \
-             started; «learn»: learned from the traffic alone. A violation here is a false alarm."
+             started; «catalog»: all but their rows were read; «learn»: created through the proxy, without a side connection; «written»: described by a file of DDL; \
+             «blind»: created before, and \
+             learned from the answers alone. A violation here is a false alarm."
         ),
         command: "make bench-audit ARGS=\"--only coverage\"".to_owned(),
         header: vec![
@@ -97,7 +120,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
                 (*name).to_owned(),
                 level.name().to_owned(),
                 mode.name().to_owned(),
-                format!("{bootstrap:?}").to_lowercase(),
+                bootstrap.name(),
                 summary.statements.to_string(),
                 percent(coverage.checked as f64 / all),
                 percent(coverage.partial as f64 / all),
@@ -107,7 +130,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
             ]);
             table.raw.push(json!({
                 "workload": name, "level": level.name(), "mode": mode.name(),
-                "tables": format!("{bootstrap:?}").to_lowercase(), "summary": summary,
+                "tables": bootstrap.name(), "summary": summary,
             }));
             let label = format!("{name} {} {} {bootstrap:?}", level.name(), mode.name());
             table
@@ -126,8 +149,18 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
         (Level::Serializable, Mode::Prepared, Bootstrap::Seen),
         (Level::ReadCommitted, Mode::Simple, Bootstrap::Snapshot),
         (Level::RepeatableRead, Mode::Extended, Bootstrap::Snapshot),
+        (Level::Serializable, Mode::Prepared, Bootstrap::Snapshot),
         (Level::Serializable, Mode::Simple, Bootstrap::Learn),
         (Level::ReadCommitted, Mode::Extended, Bootstrap::Learn),
+        (Level::Serializable, Mode::Simple, Bootstrap::Catalog),
+        (Level::ReadCommitted, Mode::Extended, Bootstrap::Catalog),
+        (Level::RepeatableRead, Mode::Prepared, Bootstrap::Catalog),
+        (Level::Serializable, Mode::Simple, Bootstrap::Written),
+        (Level::ReadCommitted, Mode::Extended, Bootstrap::Written),
+        (Level::RepeatableRead, Mode::Prepared, Bootstrap::Written),
+        (Level::Serializable, Mode::Simple, Bootstrap::Blind),
+        (Level::ReadCommitted, Mode::Extended, Bootstrap::Blind),
+        (Level::RepeatableRead, Mode::Prepared, Bootstrap::Blind),
     ];
     if has_procedures {
         variants.push((Level::ReadCommitted, Mode::Procedures, Bootstrap::Seen));
@@ -136,6 +169,8 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
     if bench.args.quick {
         variants.truncate(3);
     }
+    let wanted = &bench.args.tables;
+    variants.retain(|(_, _, bootstrap)| wanted.is_empty() || wanted.contains(&bootstrap.name()));
     variants
 }
 
@@ -168,7 +203,7 @@ fn audited(
     options.seed = bench.args.seed;
     options.clients = 8;
     options.length = Length::Transactions(each);
-    if bootstrap != Bootstrap::Seen {
+    if !bootstrap.sees_the_load() {
         bench
             .runtime
             .block_on(pgassay_workloads::setup(&*workload, &options))?;
@@ -179,8 +214,20 @@ fn audited(
     };
     config.upstream = server.uri();
     config.side.uri = Some(server.uri());
-    // Without it nobody knows whether others write past the proxy.
-    config.side.enabled = bootstrap != Bootstrap::Learn;
+    if bootstrap == Bootstrap::Catalog {
+        config.side.table_rows_max = 0;
+        config.side.reread = false;
+    }
+    if !bootstrap.has_side() {
+        config.side.enabled = false;
+        // Nobody looks whether others write past the proxy, so somebody must say that they do not.
+        config.audit.writers = Writers::Exclusive;
+    }
+    let written = tempfile::NamedTempFile::new()?;
+    if bootstrap == Bootstrap::Written {
+        std::fs::write(written.path(), dumped(server)?)?;
+        config.audit.schema = Some(written.path().to_owned());
+    }
     config.admin.listen = None;
     config.capture.lane_bytes_max = config.capture.lane_bytes_max.max(64 << 20);
     config.audit.queue_len_max = config.audit.queue_len_max.max(10_000_000);
@@ -191,12 +238,12 @@ fn audited(
         dir
     });
     let proxy = Running::start(config)?;
-    if bootstrap != Bootstrap::Learn {
+    if bootstrap.has_side() {
         crate::record::settle(&proxy);
     }
     options.target = uri(proxy.port().context("the proxy has no TCP port")?);
     bench.runtime.block_on(async {
-        if bootstrap == Bootstrap::Seen {
+        if bootstrap.sees_the_load() {
             pgassay_workloads::setup(&*workload, &options).await?;
         }
         pgassay_workloads::run(workload.clone(), &options, |_| {}).await?;
@@ -205,6 +252,17 @@ fn audited(
         anyhow::Ok(())
     })?;
     Ok(proxy.stop().summary())
+}
+
+/// The schema as its owner would write it down.
+fn dumped(server: &Throwaway) -> anyhow::Result<Vec<u8>> {
+    let dumped = Command::new(crate::record::find_program("pg_dump"))
+        .args(["--schema-only", "--dbname", &server.uri()])
+        .output()
+        .context("cannot run pg_dump; it comes with PostgreSQL's client programs")?;
+    let told = String::from_utf8_lossy(&dumped.stderr);
+    anyhow::ensure!(dumped.status.success(), "pg_dump failed: {told}");
+    Ok(dumped.stdout)
 }
 
 fn reasons(summary: &Summary) -> String {

@@ -48,6 +48,9 @@ struct Args {
     /// Only these workloads in the coverage and ratio tables
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
+    /// Only with tables that the audit came to know like this in the coverage table: seen, snapshot, catalog, learn, written, blind
+    #[arg(long, value_delimiter = ',')]
+    tables: Vec<String>,
     /// Numbers of clients in the ratio table
     #[arg(long, value_delimiter = ',', default_values_t = [8, 32])]
     clients: Vec<usize>,

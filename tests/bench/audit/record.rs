@@ -244,7 +244,7 @@ fn pgbench(words: &[&str], level: Level) -> anyhow::Result<()> {
     let level = pgassay_workloads::session::sql_name(level)
         .to_ascii_lowercase()
         .replace(' ', "\\ ");
-    let output = Command::new(find_pgbench())
+    let output = Command::new(find_program("pgbench"))
         .args(words)
         .args(["--host", "127.0.0.1", "--username", "postgres", "postgres"])
         .env("PGOPTIONS", format!("-c default_transaction_isolation={level}"))
@@ -256,8 +256,8 @@ fn pgbench(words: &[&str], level: Level) -> anyhow::Result<()> {
 }
 
 /// Beside the server's programs, where these really are, or on the PATH.
-fn find_pgbench() -> PathBuf {
-    let beside = |dir: PathBuf| Some(dir.join("pgbench")).filter(|path| path.is_file());
+pub fn find_program(name: &str) -> PathBuf {
+    let beside = |dir: PathBuf| Some(dir.join(name)).filter(|path| path.is_file());
     let bin = find_bin().ok();
     let real = bin.as_ref().and_then(|bin| {
         bin.join("postgres")
@@ -268,5 +268,5 @@ fn find_pgbench() -> PathBuf {
     });
     bin.and_then(beside)
         .or_else(|| real.and_then(beside))
-        .unwrap_or_else(|| "pgbench".into())
+        .unwrap_or_else(|| name.into())
 }
