@@ -27,6 +27,7 @@ pub mod place;
 pub mod solved;
 pub mod merge;
 pub mod reread;
+pub mod renew;
 
 use crate::assemble::{Assembler, End, Transaction};
 use crate::interpret::{Difference, Effect};
@@ -140,6 +141,8 @@ pub struct Explainer {
     busy_until: Nanos,
     /// When the last of those had ended that called a routine which may write.
     called_at: Nanos,
+    /// Until when the catalog may have been changed in a way that nobody followed.
+    unfollowed: Option<Nanos>,
     /// What happened before this is forgotten.
     collected: Nanos,
     /// How many worlds beside the first there were at the last garbage collections, all in all.
@@ -175,6 +178,7 @@ impl Explainer {
             spots: FxHashMap::default(),
             busy_until: 0,
             called_at: 0,
+            unfollowed: None,
             collected: 0,
             apart: 0,
             limits: Limits::default(),
@@ -625,7 +629,10 @@ impl Explainer {
             if other.id == task.txn.id || world.is_ahead(other.id) {
                 continue;
             }
-            if self.spot(&mut world, &other).is_some_and(|spot| spot.misses(&own)) {
+            if self
+                .spot(&mut world, &other)
+                .is_some_and(|spot| spot.misses(&own))
+            {
                 continue;
             }
             let other = self.task(&other);
@@ -671,6 +678,7 @@ impl Explainer {
             if attempt.calls {
                 self.called_at = self.busy_until;
             }
+            Explainer::note_unfollowed(&mut self.unfollowed, txn, attempt);
             let (running, lasting) = (&attempt.session, &attempt.lasting);
             let ended = task
                 .session
