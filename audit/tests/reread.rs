@@ -299,10 +299,10 @@ fn a_change_that_was_seen_makes_another_catalog() {
 fn with_others_past_the_proxy_every_violation_waits_for_a_reading() {
     let lost_write = |value: i32| {
         format!(
-            "t1: begin\n\
-             t1: update account set balance = 20 where id = 1 returning id, balance => (1, 20)\n\
-             t1: select balance from account where id = 1 => ({value})\n\
-             t1: commit\n"
+            "t1: begin isolation level repeatable read\n\
+             t1: insert into account values (5, 20) => INSERT 0 1\n\
+             t1: select balance from account where id = 5 => ({value})\n\
+             t1: rollback\n"
         )
     };
     let begin = "t1: create table account (id int primary key, balance int)\n\
