@@ -175,6 +175,7 @@ impl Assembler {
             Record::Mark { at } => self.close_groups(at, out),
             Record::Bootstrap(_)
             | Record::Reread(_)
+            | Record::Catalog(_)
             | Record::Writers { .. }
             | Record::CommitTimestamp { .. } => {}
         }

@@ -9,6 +9,7 @@ use crate::confirm::{self, Confirmed};
 use crate::coverage::Tally;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
+use crate::explain::renew::LIMBO_NS;
 use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
 use crate::explain::world::Explained;
@@ -19,9 +20,12 @@ use crate::points::{CommitId, PointId};
 use crate::reference::Member;
 use crate::relate;
 use crate::sequence::{Item, Sequencer};
+use crate::state::TableId;
 use crate::story::{self, Proof};
-use crate::trace::{Nanos, Record, TableName};
+use crate::trace::lex::{self, Effect};
+use crate::trace::{CatalogRead, Nanos, Record, Status, TableName};
 use crate::verdict::{Summary, Violation};
+use crate::withhold::{self, Kept, Reading, Wanted, Withheld};
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
 use pgassay_rules::{Level, Rule};
 use rustc_hash::FxHashMap;
@@ -90,6 +94,8 @@ pub struct Stats {
     pub solver_ns: u64,
     /// Transactions in whose turn the audit crashed.
     pub crashes: u64,
+    /// Violations that were kept back because the catalog may have gone stale, whatever became of them.
+    pub withheld: u64,
 }
 
 /// How many suspicions of one fingerprint are proved again; later ones are only counted.
@@ -115,6 +121,8 @@ pub struct Auditor {
     told: FxHashMap<String, usize>,
     /// How often a suspicion with this fingerprint was looked at.
     looked: FxHashMap<String, u64>,
+    /// What was found by a catalog that may have gone stale.
+    withheld: Withheld,
     summary: Summary,
     stats: Stats,
     since_collect: u64,
@@ -147,6 +155,7 @@ impl Auditor {
             tally: Tally::default(),
             told: FxHashMap::default(),
             looked: FxHashMap::default(),
+            withheld: Withheld::default(),
             summary: Summary::default(),
             stats: Stats::default(),
             since_collect: 0,
@@ -176,6 +185,9 @@ impl Auditor {
                 self.sequencer
                     .add_other(reread.at, Item::Reread(Arc::from(reread)));
             }
+            Record::Catalog(read) => {
+                self.sequencer.add_other(read.at, Item::Catalog(Arc::from(read)));
+            }
             Record::Writers { at, exclusive, .. } => {
                 self.sequencer.add_other(at, Item::Writers { at, exclusive })
             }
@@ -202,6 +214,9 @@ impl Auditor {
         self.sequencer.mark(Nanos::MAX);
         let mut found = self.advance();
         self.guard(None, &mut found, |auditor, found| auditor.retry(None, found));
+        self.release(&mut found);
+        let kept = self.withheld.take_all();
+        self.drop_kept(kept);
         found
     }
 
@@ -230,6 +245,11 @@ impl Auditor {
         }
     }
 
+    /// Whether the catalog should be read again, because it may not be what it is taken for.
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.withheld.wanted(self.explainer.catalog())
+    }
+
     fn sequence(&mut self, assembled: Vec<Assembled>) {
         for item in assembled {
             match item {
@@ -249,6 +269,9 @@ impl Auditor {
                 }),
                 Item::Gap(gap) => {
                     self.summary.gaps += 1;
+                    if gap.may_hide_ddl() {
+                        self.withheld.doubt(gap.window.done, self.explainer.catalog());
+                    }
                     self.explainer.forget(gap.window.done);
                     self.explainer.blur_sessions(gap.session);
                 }
@@ -259,7 +282,9 @@ impl Auditor {
                         self.database = Some(database.clone());
                     }
                     self.explainer.bootstrap(&bootstrap);
+                    self.withheld.begin(&bootstrap.catalog, self.explainer.catalog());
                 }
+                Item::Catalog(read) => self.look_at(&read, &mut found),
                 Item::Reread(reread) => {
                     // Somebody whose turn is still to come may have been seen.
                     let early = self.sequencer.hasty_before(reread.window.done).next().is_some();
@@ -271,13 +296,59 @@ impl Auditor {
                     let before = std::mem::replace(&mut self.shared, !exclusive);
                     if self.shared {
                         self.explainer.forget(Nanos::MAX);
+                        self.withheld.doubt(Nanos::MAX, self.explainer.catalog());
                     } else if before {
                         self.explainer.settle(at);
+                        self.withheld.settle(at);
                     }
                 }
             }
+            self.release(&mut found);
         }
         found
+    }
+
+    /// The catalog was read again.
+    fn look_at(&mut self, read: &CatalogRead, found: &mut Vec<Violation>) {
+        // Somebody whose turn is still to come may have changed what was read, or somebody who was seen since.
+        let early = self.sequencer.hasty_before(read.window.done).next().is_some();
+        if early || self.explainer.catalog_since() >= read.window.sent {
+            return;
+        }
+        let catalog = self.explainer.catalog().clone();
+        match self.withheld.read(read.window, &read.catalog, &catalog) {
+            Reading::Idle => {}
+            Reading::Confirmed(kept) => {
+                for kept in kept {
+                    self.tell(kept.first_sight, kept.violation, found);
+                }
+            }
+            Reading::Changed(kept) => {
+                self.drop_kept(kept);
+                for txn in self.explainer.renew(read) {
+                    self.tally.count_unjudged(&txn, withhold::REASON);
+                }
+                self.certifier = Certifier::default();
+                self.withheld.adopted(&read.catalog, self.explainer.catalog());
+            }
+        }
+    }
+
+    /// What was found may be wrong, since what it was judged by is.
+    fn drop_kept(&mut self, kept: Vec<Kept>) {
+        for kept in kept {
+            self.looked.remove(&kept.first_sight);
+            self.tally.reason(withhold::REASON);
+        }
+    }
+
+    /// Tells what was kept back until those had their turn who were there at the same time.
+    fn release(&mut self, found: &mut Vec<Violation>) {
+        let sequencer = &self.sequencer;
+        let is_over = |kept: &Kept| sequencer.hasty_before(kept.done).next().is_none();
+        for kept in self.withheld.release(is_over) {
+            self.tell(kept.first_sight, kept.violation, found);
+        }
     }
 
     /// A crash costs what is being judged, and what was known: everything is learned again. One after the other is for
@@ -304,6 +375,13 @@ impl Auditor {
         }
         let until = txn.map_or(Nanos::MAX, |txn| txn.end.window().done);
         let waiting = self.explainer.recover(until);
+        let is_about_rows = |txn: &Arc<Transaction>| {
+            let tables = AssertUnwindSafe(|| self.explainer.tables_of(txn));
+            !says_more_than_data(txn) && catch_unwind(tables).is_ok_and(|tables| tables.is_some())
+        };
+        if !txn.is_some_and(is_about_rows) {
+            self.withheld.doubt(until, self.explainer.catalog());
+        }
         self.certifier = Certifier::default();
         let uncounted = self.tally.statements() == counted;
         for txn in waiting.iter().chain(txn.filter(|_| uncounted)) {
@@ -338,6 +416,9 @@ impl Auditor {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget(Nanos::MAX);
         }
+        if let Some(until) = may_change_unseen(txn) {
+            self.withheld.doubt(until, self.explainer.catalog());
+        }
         if txn.vague {
             self.tally.count_unjudged(txn, "begun_unseen");
             self.explainer.follow(txn);
@@ -358,6 +439,11 @@ impl Auditor {
         };
         let before = self.claim.is_some().then(|| self.explainer.session(txn));
         let fate = self.explainer.judge(txn, &ahead);
+        if let Some(until) = self.explainer.take_unfollowed() {
+            self.withheld.doubt(until, self.explainer.catalog());
+        }
+        self.withheld
+            .follow(txn.end.window().sent, self.explainer.catalog());
         let commit = match &fate {
             Fate::Explained(done, _) => done.commit,
             _ => None,
@@ -412,10 +498,11 @@ impl Auditor {
 
     /// What follows from the fate of one transaction.
     fn settle(&mut self, fate: Fate, found: &mut Vec<Violation>) {
+        let doubt = self.withheld.is_in_doubt().then_some(withhold::REASON);
         match fate {
             Fate::Deferred => {}
             Fate::Explained(done, tier) => {
-                self.tally.count(&done.attempt, done.txn.level, tier);
+                self.tally.count(&done.attempt, done.txn.level, tier, doubt);
                 if let Some(message) = &done.attempt.crash {
                     self.crashed(&done.txn, message.clone());
                 }
@@ -429,6 +516,7 @@ impl Auditor {
     fn suspect(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) {
         let (txn, step) = (&accusation.suspect.txn, accusation.suspect.step);
         let attempt = &accusation.attempt;
+        let doubt = self.withheld.is_in_doubt().then_some(withhold::REASON);
         let guessed = accusation
             .worlds
             .iter()
@@ -439,11 +527,11 @@ impl Auditor {
         };
         match accused {
             Accused::Proved => {
-                self.tally.count(attempt, txn.level, "solver");
+                self.tally.count(attempt, txn.level, "solver", doubt);
                 self.explainer.unlearn(txn, attempt, step);
             }
             Accused::Explained(members) => {
-                self.tally.count(attempt, txn.level, "solver");
+                self.tally.count(attempt, txn.level, "solver", doubt);
                 self.explainer.distrust(&members);
             }
             Accused::Unknown(reason) => {
@@ -494,7 +582,8 @@ impl Auditor {
             initial: story::initial_rows(&related.members, world),
             ground: ground::of(&related.members, world, &self.explainer),
         };
-        self.report(first_sight, story::tell(&proof), found);
+        let violation = story::tell(&proof);
+        self.report(first_sight, violation, &related.members, found);
         Accused::Proved
     }
 
@@ -507,12 +596,50 @@ impl Auditor {
             self.summary.violations[*at].repeats += 1;
             return true;
         }
-        false
+        enough && self.withheld.repeat(fingerprint)
     }
 
-    /// Tells a violation, or counts it if its like was told. `first_sight` is the fingerprint under which its
-    /// suspicions are counted.
-    fn report(&mut self, first_sight: String, violation: Violation, found: &mut Vec<Violation>) {
+    /// Tells a violation, or keeps it back while it may be the catalog that is wrong. `first_sight` is the fingerprint
+    /// under which its suspicions are counted.
+    fn report(
+        &mut self,
+        first_sight: String,
+        violation: Violation,
+        members: &[Member],
+        found: &mut Vec<Violation>,
+    ) {
+        let ends = members.iter().map(|member| match member.txn.end {
+            End::Unknown(window) => window.sent,
+            end => end.window().done,
+        });
+        let done = ends.max().unwrap_or(violation.at);
+        let beside = self.sequencer.hasty_before(done).next().is_some();
+        let doubted = self.withheld.may_be_wrong(done) && !self.are_known(members);
+        if !beside && !doubted {
+            return self.tell(first_sight, violation, found);
+        }
+        self.stats.withheld += u64::from(doubted);
+        let kept = Kept {
+            first_sight,
+            violation,
+            done,
+        };
+        if !self.withheld.keep(kept) {
+            self.tally.reason(withhold::REASON);
+        }
+    }
+
+    /// Whether what these are about was made after the catalog had been in doubt.
+    fn are_known(&self, members: &[Member]) -> bool {
+        let tables: Option<Vec<Vec<TableId>>> = members
+            .iter()
+            .map(|member| self.explainer.tables_of(&member.txn))
+            .collect();
+        tables.is_some_and(|tables| self.withheld.are_known(&tables.concat()))
+    }
+
+    /// Tells a violation, or counts it if its like was told.
+    fn tell(&mut self, first_sight: String, violation: Violation, found: &mut Vec<Violation>) {
         if let Some(&at) = self.told.get(&violation.fingerprint) {
             self.summary.violations[at].repeats += 1;
             self.told.insert(first_sight, at);
@@ -606,7 +733,8 @@ impl Auditor {
                     initial: story::initial_rows(&members[..len], self.explainer.world()),
                     ground: ground::of(&members[..len], self.explainer.world(), &self.explainer),
                 };
-                self.report(fingerprint, story::tell(&proof), found);
+                let violation = story::tell(&proof);
+                self.report(fingerprint, violation, &members[..len], found);
             }
             Confirmed::Explained { .. } => self.tally.reason("cycle_explained"),
             Confirmed::Unknown(reason) => self.tally.reason(reason),
@@ -648,6 +776,29 @@ fn reads_one_key(accusation: &Accusation) -> bool {
     let mut reads = accusation.attempt.reads.iter().filter(|read| read.step == step);
     let touches: Vec<&Touch> = reads.by_ref().flat_map(|read| &read.touches).collect();
     matches!(touches.as_slice(), [Touch::Key { .. }])
+}
+
+/// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
+fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
+    let mut steps = txn.steps.iter().map(|step| &step.seen);
+    match txn.end {
+        End::Committed(window) => txn.vague.then_some(window.done),
+        End::Unknown(window) => {
+            let until = window.sent.saturating_add(LIMBO_NS);
+            (txn.vague || says_more_than_data(txn)).then_some(until)
+        }
+        // Some statements commit on their way, and what they did until they failed stays.
+        End::Aborted(window) => {
+            let by_parts = steps.any(|seen| seen.before == Status::Idle && lex::commits_by_parts(&seen.text));
+            by_parts.then_some(window.done)
+        }
+    }
+}
+
+/// Whether something in it is neither a query nor plain DML nor transaction control.
+fn says_more_than_data(txn: &Transaction) -> bool {
+    let is_more = |text: &str| matches!(lex::effect(text), Effect::Other | Effect::Several);
+    txn.steps.iter().any(|step| is_more(&step.seen.text))
 }
 
 fn is_promised(rules: &LevelRules) -> bool {

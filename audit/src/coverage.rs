@@ -33,8 +33,15 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts the statements of a transaction; those about which a question was asked by `tier`.
-    pub fn count(&mut self, attempt: &Attempt, level: Level, tier: &'static str) {
+    /// Counts the statements of a transaction; those about which a question was asked by `tier`. With a `doubt` about
+    /// what all of them were judged by, nothing is wholly checked.
+    pub fn count(
+        &mut self,
+        attempt: &Attempt,
+        level: Level,
+        tier: &'static str,
+        doubt: Option<&'static str>,
+    ) {
         for judged in attempt.judged.iter().flatten() {
             if !matches!(judged.coverage, Coverage::Unchecked(_)) {
                 *self.levels.entry(level).or_default() += 1;
@@ -45,7 +52,13 @@ impl Tally {
                 "settled"
             };
             *self.tiers.entry(tier).or_default() += 1;
-            self.one(&judged.shape, &judged.coverage);
+            match (&judged.coverage, doubt) {
+                (Coverage::Checked, Some(doubt)) => {
+                    self.one(&judged.shape, &Coverage::Partial(doubt.to_owned()));
+                    continue;
+                }
+                (coverage, _) => self.one(&judged.shape, coverage),
+            }
             if judged.loose && judged.coverage == Coverage::Checked {
                 // The rest of the answer was checked: it counts as such, and what was not is said beside it.
                 self.reason("unknown_value");

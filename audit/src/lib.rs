@@ -26,6 +26,7 @@ pub mod confirm;
 pub mod relate;
 pub mod ground;
 pub mod coverage;
+pub mod withhold;
 pub mod verdict;
 pub mod story;
 pub mod script;

@@ -11,7 +11,7 @@
 //! Always true: the order out depends on the transactions alone, never on when marks arrive.
 
 use crate::assemble::{End, Transaction};
-use crate::trace::{Bootstrap, Gap, Nanos, Reread, SessionId};
+use crate::trace::{Bootstrap, CatalogRead, Gap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub enum Item {
     Bootstrap(Arc<Bootstrap>),
     /// Tables that were read again.
     Reread(Arc<Reread>),
+    /// The catalog, read again.
+    Catalog(Arc<CatalogRead>),
     /// The session is over.
     SessionEnd(SessionId),
     /// Somebody writes past the proxy, or does no longer.

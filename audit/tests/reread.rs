@@ -3,7 +3,7 @@
 //! In the stories below the line `side: select 'again'` stands for the snapshot of the second reading; what it saw is
 //! given beside the story, and takes its turn when everything is over that began before `turn: select 'now'`.
 
-use pgassay_audit::trace::{Record, Reread, TableCopy, TableName, Window};
+use pgassay_audit::trace::{CatalogRead, Nanos, Record, Reread, TableCopy, TableName, Window};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::Level;
@@ -24,7 +24,17 @@ fn copy(table: &str, columns: &[&str], rows: &[&[&str]]) -> (TableName, TableCop
     (name, copy)
 }
 
-/// The summary, and the tables that are still lost.
+/// A reading of a catalog that has this version, and of nothing else.
+fn catalog(version: &str, window: Window, at: Nanos) -> Record {
+    Record::Catalog(Box::new(CatalogRead {
+        at,
+        window,
+        settings: Vec::new(),
+        catalog: vec![("version".to_owned(), vec![vec![Some(version.to_owned())]])],
+    }))
+}
+
+/// The summary, and the tables that are still lost. The catalog is read with them, and is what it was before.
 fn told(story: &str, tables: &[(TableName, TableCopy)]) -> (Summary, Vec<String>) {
     let records = script::parse(story, Level::ReadCommitted).expect("a story");
     let is = |record: &Record, text: &str| matches!(record, Record::Statement(o) if &*o.text == text);
@@ -42,7 +52,15 @@ fn told(story: &str, tables: &[(TableName, TableCopy)]) -> (Summary, Vec<String>
     }));
     let mut auditor = Auditor::new(Settings::default());
     for record in &records {
+        if let Record::Statement(blind) = record
+            && blind.text.starts_with("do ")
+        {
+            let before = blind.window.sent - 1;
+            auditor.take(catalog("1", Window::new(before, before), before));
+        }
         if is(record, "select 'now'") {
+            let turn = window("select 'now'").sent;
+            auditor.take(catalog("1", window("select 'again'"), turn));
             auditor.take(reread.clone());
         } else if !is(record, "select 'again'") {
             auditor.take(record.clone());
@@ -185,4 +203,121 @@ fn a_row_that_was_read_again_may_have_another_key_at_once() {
          t3: update account set balance = 56 where id = 3 returning id, balance => (3, 56)\n";
     let (summary, _) = told(&story(lines), &[accounts()]);
     assert_eq!(rules(&summary), Vec::<&str>::new());
+}
+
+/// The catalog is read at `side: select 'v1'`, with the version 1 and nothing else; from `side: select 'shared'` on somebody
+/// may come past the proxy. What is found, and whether the audit wants the catalog to be read again.
+fn told_with_catalogs(story: &str) -> (Vec<String>, bool) {
+    let records = script::parse(story, Level::ReadCommitted).expect("a story");
+    let mut auditor = Auditor::new(Settings::default());
+    for record in records {
+        let version = match &record {
+            Record::Statement(o) => o
+                .text
+                .strip_prefix("select 'v")
+                .and_then(|t| t.strip_suffix('\'')),
+            _ => None,
+        };
+        match (&record, version) {
+            (Record::Statement(o), Some(version)) => {
+                auditor.take(catalog(version, o.window, o.window.done));
+            }
+            (Record::Statement(o), _) if &*o.text == "select 'shared'" => {
+                auditor.take(Record::Writers {
+                    at: o.window.sent,
+                    exclusive: false,
+                    seen: Vec::new(),
+                });
+            }
+            _ => {
+                auditor.take(record);
+            }
+        }
+    }
+    let wanted = auditor.wanted().is_some();
+    auditor.finish();
+    let summary = auditor.summary();
+    (
+        summary.violations.iter().map(|v| v.rule.clone()).collect(),
+        wanted,
+    )
+}
+
+const KEPT: &str = "t1: create table account (id int primary key, balance int)\n\
+    t1: insert into account values (1, 10) => INSERT 0 1\n\
+    side: select 'v1'\n\
+    t2: unseen alter table account add column note text\n\
+    t1: update account set balance = 20 where id = 1 returning id, balance => (1, 20)\n\
+    t1: select balance from account where id = 1 => (21)\n";
+
+#[test]
+fn what_was_found_by_a_catalog_in_doubt_is_told_when_it_is_confirmed() {
+    let (found, _) = told_with_catalogs(KEPT);
+    assert_eq!(found, Vec::<String>::new(), "nobody read the catalog again");
+    let (found, wanted) =
+        told_with_catalogs(&format!("{KEPT}side: select 'v1'\nt1: select 1\nt1: select 1\n"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(!wanted, "it is known to be the same");
+    let (found, _) = told_with_catalogs(&format!("{KEPT}side: select 'v2'\nt1: select 1\nt1: select 1\n"));
+    assert_eq!(found, Vec::<String>::new(), "it is another one");
+}
+
+#[test]
+fn a_reading_from_before_says_nothing_of_what_came_after() {
+    let early = KEPT.replace("t1: update", "side: select 'v1'\nt3: unseen select 1\nt1: update");
+    assert_eq!(told_with_catalogs(&early).0, Vec::<String>::new());
+    // Without another doubt it is all that is needed.
+    let settled = KEPT.replace("t1: update", "side: select 'v1'\nt1: update");
+    assert_eq!(told_with_catalogs(&settled).0.len(), 1);
+}
+
+#[test]
+fn a_change_that_was_seen_makes_another_catalog() {
+    let seen = format!(
+        "{KEPT}t1: alter table account add column more int\nside: select 'v1'\nt1: select 1\nt1: select 1\n"
+    );
+    let (found, wanted) = told_with_catalogs(&seen);
+    assert_eq!(
+        found,
+        Vec::<String>::new(),
+        "a reading that cannot be right confirms nothing"
+    );
+    assert!(wanted);
+    let temporary = seen.replace(
+        "alter table account add column more int",
+        "create temporary table scratch (a int)",
+    );
+    assert_eq!(
+        told_with_catalogs(&temporary).0.len(),
+        1,
+        "nobody else sees those"
+    );
+}
+
+/// Whoever comes past the proxy may change the catalog at any time, so that every reading confirms what is over, and no more.
+#[test]
+fn with_others_past_the_proxy_every_violation_waits_for_a_reading() {
+    let lost_write = |value: i32| {
+        format!(
+            "t1: begin isolation level repeatable read\n\
+             t1: insert into account values (5, 20) => INSERT 0 1\n\
+             t1: select balance from account where id = 5 => ({value})\n\
+             t1: rollback\n"
+        )
+    };
+    let begin = "t1: create table account (id int primary key, balance int)\n\
+         t1: insert into account values (1, 10) => INSERT 0 1\n\
+         side: select 'v1'\n\
+         side: select 'shared'\n";
+    let end = "t1: select 1\nt1: select 1\n";
+    let wrong = lost_write(21);
+    let (found, wanted) = told_with_catalogs(&format!("{begin}{wrong}{end}"));
+    assert_eq!((found.len(), wanted), (0, true));
+    let (found, wanted) = told_with_catalogs(&format!("{begin}side: select 'v1'\n{wrong}{end}"));
+    assert_eq!((found.len(), wanted), (0, true), "it was read too early");
+    let (found, wanted) = told_with_catalogs(&format!("{begin}{wrong}side: select 'v1'\n{end}"));
+    assert_eq!((found.len(), wanted), (1, false), "nothing more is to be had");
+    let right = lost_write(20);
+    let (found, wanted) = told_with_catalogs(&format!("{begin}side: select 'v1'\n{right}{end}"));
+    assert_eq!((found.len(), wanted), (0, false), "it is not read without need");
 }

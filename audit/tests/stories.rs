@@ -72,6 +72,11 @@ fn every_story_comes_to_its_verdict() {
             }
             auditor.finish();
             let summary = auditor.summary();
+            // Silence because the catalog may be wrong is no silence about the rest.
+            let is_stale = name.contains("/catalog_");
+            if is_stale != (auditor.stats().withheld > 0) {
+                wrong.push(format!("{name}: {} were kept back", auditor.stats().withheld));
+            }
             let mut rules: Vec<String> = summary.violations.iter().map(|v| v.rule.clone()).collect();
             rules.sort();
             rules.dedup();

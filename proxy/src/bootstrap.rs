@@ -12,7 +12,11 @@
 
 use crate::clock;
 use anyhow::{Context, Result, bail};
-use pgassay_audit::trace::{Bootstrap, Packer, Reread, Rows, TableCopy, TableName, Window};
+use pgassay_audit::state::catalog::{QUERIES, VERSION};
+use pgassay_audit::trace::{
+    Bootstrap, CatalogPart, CatalogRead, Packer, Reread, Rows, TableCopy, TableName, Window,
+};
+use pgassay_audit::withhold::{Wanted, version_of};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -54,8 +58,20 @@ const PATIENCE: &str = "SET statement_timeout = '30s'; SET lock_timeout = '5s'; 
 /// Nobody waits that long for a single table.
 const PATIENCE_PER_TABLE: &str = "SET lock_timeout = '500ms'";
 
-/// Reads some tables again: those that can be had of them.
-pub async fn read_again(client: &Client, names: &[TableName], limits: Limits) -> Result<Reread> {
+/// What was read again, in one snapshot.
+pub struct Again {
+    /// `None` if nobody asked for it, or if it was changed while it was read.
+    pub catalog: Option<CatalogRead>,
+    pub tables: Reread,
+}
+
+/// Reads some tables again, those that can be had of them, and the catalog, if it is wanted.
+pub async fn read_again(
+    client: &Client,
+    names: &[TableName],
+    wanted: Option<&Wanted>,
+    limits: Limits,
+) -> Result<Again> {
     let began = Instant::now();
     client.batch_execute(PATIENCE).await?;
     client.batch_execute(LOOKS).await?;
@@ -68,10 +84,14 @@ pub async fn read_again(client: &Client, names: &[TableName], limits: Limits) ->
             .await
             .context("taking the snapshot")?;
         let window = Window::new(sent, clock::now());
-        let mut wanted = list(client).await.context("listing tables")?;
-        wanted.retain(|table| names.contains(&table.called));
-        let called: Vec<(u32, TableName)> = wanted.iter().map(|t| (t.oid, t.called.clone())).collect();
-        let copies = copies(client, wanted, limits, began).await?;
+        let catalog = match wanted {
+            Some(wanted) => catalog(client, wanted).await?,
+            None => Vec::new(),
+        };
+        let mut lost = list(client).await.context("listing tables")?;
+        lost.retain(|table| names.contains(&table.called));
+        let called: Vec<(u32, TableName)> = lost.iter().map(|t| (t.oid, t.called.clone())).collect();
+        let copies = copies(client, lost, limits, began).await?;
         let tables = copies
             .into_iter()
             .filter(|copy| copy.rows.is_some())
@@ -79,17 +99,55 @@ pub async fn read_again(client: &Client, names: &[TableName], limits: Limits) ->
                 let (_, name) = called.iter().find(|(oid, _)| *oid == copy.oid)?;
                 Some((name.clone(), copy))
             });
-        anyhow::Ok((window, tables.collect()))
+        anyhow::Ok((window, catalog, tables.collect()))
     };
     let read = read.await;
     // Whatever happened, nothing stays open.
     client.batch_execute("ROLLBACK").await?;
-    let (window, tables) = read?;
-    Ok(Reread {
-        at: clock::now() + DUE_AFTER.as_nanos() as u64,
-        window,
-        tables,
+    let (window, catalog, tables) = read?;
+    let is_whole = wanted.is_some() && is_still(client, &catalog).await?;
+    let settings = match catalog.len() {
+        0 | 1 => Vec::new(),
+        _ => settings(client).await.context("reading pg_settings")?,
+    };
+    let at = clock::now() + DUE_AFTER.as_nanos() as u64;
+    Ok(Again {
+        catalog: is_whole.then_some(CatalogRead {
+            at,
+            window,
+            settings,
+            catalog,
+        }),
+        tables: Reread { at, window, tables },
     })
+}
+
+/// The catalog; nothing but its version, if that is known.
+async fn catalog(client: &Client, wanted: &Wanted) -> Result<Vec<CatalogPart>> {
+    let version = rows(client, VERSION)
+        .await
+        .context("reading the version of the catalog")?;
+    let mut parts = vec![("version".to_owned(), version)];
+    if wanted.known.as_deref() == version_of(&parts) {
+        return Ok(parts);
+    }
+    for (name, sql) in QUERIES.iter().filter(|(name, _)| *name != "version") {
+        let rows = rows(client, sql)
+            .await
+            .with_context(|| format!("reading the catalog ({name})"))?;
+        parts.push(((*name).to_owned(), rows));
+    }
+    Ok(parts)
+}
+
+/// Whether the catalog is what it was when it was read. Definitions are written out by the server as they are now, not
+/// as they were in the snapshot: what was changed meanwhile cannot be relied on.
+async fn is_still(client: &Client, parts: &[CatalogPart]) -> Result<bool> {
+    let version = rows(client, VERSION)
+        .await
+        .context("reading the version of the catalog")?;
+    let now = vec![("version".to_owned(), version)];
+    Ok(version_of(&now) == version_of(parts))
 }
 
 /// By then everything that was sent before has been recorded.
@@ -106,9 +164,12 @@ pub async fn read(client: &Client, queries: &[(&str, &str)], limits: Limits) -> 
         .await?;
     let read = read_snapshot(client, queries, limits, began, settings).await;
     // Whatever happened, nothing stays open.
-    let ended = client.batch_execute("ROLLBACK; RESET ALL").await;
-    let bootstrap = read?;
-    ended?;
+    client.batch_execute("ROLLBACK").await?;
+    let mut bootstrap = read?;
+    if version_of(&bootstrap.catalog).is_some() && !is_still(client, &bootstrap.catalog).await? {
+        bootstrap.catalog.retain(|(name, _)| name != "version");
+    }
+    client.batch_execute("RESET ALL").await?;
     Ok(bootstrap)
 }
 

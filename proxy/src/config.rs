@@ -199,7 +199,7 @@ pub struct Side {
     pub uri: Option<String>,
     /// Tables with more rows than this are not copied at start.
     pub table_rows_max: u64,
-    /// Tables of which the audit has lost track are read again.
+    /// Tables of which the audit has lost track, and a catalog that is in doubt, are read again.
     pub reread: bool,
 }
 

@@ -19,6 +19,7 @@ use pgassay_audit::report::redact;
 use pgassay_audit::trace::lex::{self, Effect};
 use pgassay_audit::trace::{Gap, NOBODY, Nanos, Outcome, Record, SessionId, TableName, Window};
 use pgassay_audit::verdict::{Summary, Violation};
+use pgassay_audit::withhold::Wanted;
 use pgassay_audit::{Auditor, Stats};
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -37,6 +38,8 @@ pub trait Judge {
     fn stats(&self) -> Stats;
     /// Tables that should be read again.
     fn lost(&self) -> Vec<TableName>;
+    /// Whether the catalog should be read again.
+    fn wanted(&self) -> Option<Wanted>;
     /// Transactions in whose turn it crashed and went on, since the last time.
     fn take_crashes(&mut self) -> Vec<Crash>;
 }
@@ -60,6 +63,10 @@ impl Judge for Auditor {
 
     fn lost(&self) -> Vec<TableName> {
         Auditor::lost(self)
+    }
+
+    fn wanted(&self) -> Option<Wanted> {
+        Auditor::wanted(self)
     }
 
     fn take_crashes(&mut self) -> Vec<Crash> {
@@ -316,7 +323,10 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
                 live.audit_oldest.store(0, Relaxed);
             }
         }
-        if found || published.elapsed() >= PUBLISH_EVERY {
+        // Whoever waits for the end asks what is wanted.
+        let wants = auditor.auditor.wanted().is_some();
+        let news = found || wants != live.audit().wanted.is_some();
+        if news || published.elapsed() >= PUBLISH_EVERY {
             published = Instant::now();
             publish(live, &auditor);
         }
@@ -351,6 +361,7 @@ fn publish<A: Judge, M: Fn() -> A>(live: &Live, guarded: &Guarded<A, M>) {
     let mut snapshot = live.audit();
     snapshot.stats = auditor.stats();
     snapshot.lost = auditor.lost();
+    snapshot.wanted = auditor.wanted();
     snapshot.summary = summary;
 }
 
@@ -449,6 +460,10 @@ mod tests {
 
         fn lost(&self) -> Vec<TableName> {
             Vec::new()
+        }
+
+        fn wanted(&self) -> Option<Wanted> {
+            None
         }
 
         fn take_crashes(&mut self) -> Vec<Crash> {

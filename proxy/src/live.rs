@@ -14,6 +14,7 @@ use hdrhistogram::Histogram;
 use pgassay_audit::Stats;
 use pgassay_audit::trace::{Nanos, TableName};
 use pgassay_audit::verdict::{Summary, Violation};
+use pgassay_audit::withhold::Wanted;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -77,6 +78,8 @@ pub struct Snapshot {
     pub summary: Summary,
     /// Tables of which it has lost track.
     pub lost: Vec<TableName>,
+    /// The catalog may not be what it takes it for.
+    pub wanted: Option<Wanted>,
     /// Latest instant that records were handed over for.
     pub taken_until: Nanos,
 }

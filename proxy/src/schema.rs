@@ -80,7 +80,7 @@ fn records(statements: Vec<String>, session: SessionId) -> Vec<Record> {
     records.push(Record::Gap(Gap {
         session: Some(NOBODY),
         window: Window::new(at + 2, at + 3),
-        reason: "what the tables of audit.schema hold was not read".to_owned(),
+        reason: Gap::UNREAD.to_owned(),
     }));
     records
 }

@@ -50,6 +50,8 @@ pub struct Running {
     shared: Arc<Shared>,
     drain: Arc<Drain>,
     recording: Recording,
+    /// The recorder goes on for as long as it is there.
+    tap: capture::Tap,
     admin: Option<Admin>,
     webhooks: Option<Webhooks>,
     addresses: Vec<String>,
@@ -112,6 +114,7 @@ impl Running {
             shared,
             drain,
             recording,
+            tap,
             admin,
             webhooks,
             addresses,
@@ -172,6 +175,9 @@ impl Running {
         while self.live.connections_open.load(Relaxed) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
+        let last = restore::look_back(self.live.clone(), self.recording.inbox.clone());
+        self.desk.block_on(last);
+        drop(self.tap);
         // Whatever is left is dropped together with its lane, so that the recorder sees the end.
         self.relays.stop();
         self.desk.shutdown_timeout(Duration::from_secs(5));

@@ -2,6 +2,8 @@
 
 use pgassay::config::Writers;
 use pgassay::live::Live;
+use pgassay_audit::Settings;
+use pgassay_audit::trace::{Gap, NOBODY, Record, Window};
 use pgassay_tests::cluster::{Cluster, Options};
 use pgassay_tests::proxy::Proxy;
 use pgassay_tests::random;
@@ -74,6 +76,7 @@ fn a_table_that_was_lost_is_found_again() {
     drop(client);
     let live: Arc<Live> = proxy.stop();
     let summary = live.summary();
+    assert_eq!(live.audit().stats.withheld, 0, "nothing was to be kept back");
     assert_eq!(summary.violations, [], "a correct server was accused");
     let checked = summary.coverage.checked - before.checked;
     assert_eq!(checked, 8, "{:?}", summary.coverage);
@@ -117,7 +120,9 @@ fn what_is_read_in_the_midst_of_traffic_accuses_nobody() {
     stop.store(true, Relaxed);
     let sent: u64 = threads.into_iter().map(|t| t.join().expect("a client")).sum();
     drop(setup);
-    let summary = proxy.stop().summary();
+    let live = proxy.stop();
+    assert_eq!(live.audit().stats.withheld, 0, "nothing was to be kept back");
+    let summary = live.summary();
     println!(
         "{sent} transactions, {} statements, {:?}",
         summary.statements, summary.coverage.reasons
@@ -130,5 +135,104 @@ fn what_is_read_in_the_midst_of_traffic_accuses_nobody() {
         told.is_empty(),
         "a correct server was accused:\n{}",
         told.join("\n")
+    );
+}
+
+/// A gap in the trace, as if everything had been lost for a moment.
+fn gap(proxy: &Proxy, sent: u64) {
+    let gap = Gap {
+        session: Some(NOBODY),
+        window: Window::new(sent, pgassay::clock::now()),
+        reason: "the test says so".to_owned(),
+    };
+    proxy
+        .running()
+        .inbox()
+        .send(Record::Gap(gap))
+        .expect("a recorder");
+}
+
+/// Somebody changes a table while nobody looks. What is then judged by the old one accuses nobody; as soon as the
+/// catalog was read again, the new one is known.
+#[test]
+fn a_catalog_that_was_changed_in_a_gap_is_read_again() {
+    let cluster = Cluster::start().unwrap();
+    let mut direct = Client::log_in(cluster.port());
+    answers(
+        &mut direct,
+        "create table acct (k int primary key, v int); insert into acct values (1, 10); \
+         create function more() returns trigger language plpgsql as 'begin new.v := new.v + 1; return new; end'",
+    );
+    let journal = tempfile::Builder::new().prefix("catalog-").tempdir().unwrap();
+    let proxy = proxy(&cluster, Some(journal.path()));
+    let mut client = Client::log_in(proxy.port());
+    answers(&mut client, "select k, v from acct");
+    let sent = pgassay::clock::now();
+    answers(
+        &mut direct,
+        "alter table acct add column note text default 'new'; \
+         create trigger more before insert or update on acct for each row execute function more()",
+    );
+    gap(&proxy, sent);
+    // By the old catalog each of these is wrong.
+    answers(&mut client, "insert into acct (k, v) values (2, 20)");
+    answers(&mut client, "select k, v from acct where k = 2");
+    answers(&mut client, "update acct set v = 30 where k = 2 returning *");
+    answers(&mut client, "select * from acct order by k");
+    wait_for("the catalog is read again", proxy.live(), |live| {
+        live.rereads.load(Relaxed) > 0 && live.audit().wanted.is_none()
+    });
+    answers(&mut direct, "drop trigger more on acct");
+    gap(&proxy, pgassay::clock::now());
+    wait_for("it is noticed", proxy.live(), |live| {
+        live.audit().wanted.is_some()
+    });
+    wait_for("the catalog is read again", proxy.live(), |live| {
+        live.audit().wanted.is_none()
+    });
+    wait_for("so is the table", proxy.live(), |live| {
+        live.audit().lost.is_empty()
+    });
+    let before = proxy.live().summary().coverage;
+    answers(&mut client, "insert into acct (k, v) values (3, 30)");
+    answers(&mut client, "select * from acct order by k");
+    drop(client);
+    let live = proxy.stop();
+    let summary = live.summary();
+    assert_eq!(summary.violations, [], "a correct server was accused");
+    assert!(live.audit().stats.withheld > 0, "it was not put to the test");
+    let checked = summary.coverage.checked - before.checked;
+    assert_eq!(checked, 2, "{:?}", summary.coverage);
+    let again = pgassay::cli::check::audit(&journal.path().join("journal"), None, &Settings::default());
+    assert_eq!(
+        again.expect("a journal").coverage,
+        summary.coverage,
+        "the journal tells another story"
+    );
+}
+
+/// What nothing but a stale catalog speaks against is told as soon as the catalog is known to be the right one.
+#[test]
+fn what_is_wrong_beside_a_gap_is_told_after_all() {
+    let cluster = Cluster::start().unwrap();
+    let mut direct = Client::log_in(cluster.port());
+    answers(
+        &mut direct,
+        "create table acct (k int primary key, v int); insert into acct values (1, 10)",
+    );
+    let proxy = proxy(&cluster, None);
+    let mut client = Client::log_in(proxy.port());
+    gap(&proxy, pgassay::clock::now());
+    answers(&mut client, "update acct set v = 30 where k = 1 returning k, v");
+    // Past the proxy, although it is told that nobody does that.
+    answers(&mut direct, "update acct set v = 31 where k = 1");
+    answers(&mut client, "select v from acct where k = 1");
+    drop(client);
+    let live = proxy.stop();
+    assert_eq!(
+        live.summary().violations.len(),
+        1,
+        "{:?}",
+        live.summary().coverage
     );
 }

@@ -3,6 +3,7 @@
 //! Always true: a transaction that did not commit leaves no trace; one whose fate is unknown leaves the
 //! tables that it wrote unknown.
 
+use super::renew::LIMBO_NS;
 use super::run::Lesson;
 use crate::assemble::{End, Transaction};
 use crate::interpret::{Touch, merged};
@@ -38,8 +39,11 @@ pub fn apply(
         }
     };
     if let Some(catalog) = &overlay.catalog {
+        let before = store.catalog.clone();
         adopt(store, catalog.clone());
-        store.catalog_since = store.catalog_since.max(window.done);
+        if !before.is_as_lasting(catalog) {
+            store.catalog_since = store.catalog_since.max(window.done);
+        }
     }
     // Also tables that it made itself, and rows that it wrote before.
     let havoc = overlay.havoc_everything.is_some();
@@ -282,9 +286,6 @@ impl Births {
         self.by_key.clear();
     }
 }
-
-/// How long a server may go on with a commit after its client was lost.
-const LIMBO_NS: Nanos = 60_000_000_000;
 
 /// Nobody knows whether it happened, nor when it does.
 fn forget_written(overlay: &Overlay, store: &mut Store, until: Nanos) {

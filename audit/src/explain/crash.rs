@@ -56,7 +56,9 @@ pub fn widened(
                 ) {
                     attempt.session.blur(catalog);
                     attempt.lasting.blur(catalog);
+                    attempt.unfollowed = true;
                 }
+                attempt.unfollowed |= planned.touches.writes_everything;
                 interpret::drawn_unknown(&planned).for_each(|effect| attempt.overlay.apply(&effect, at));
                 if planned.may_write {
                     attempt.wrote.push(at);
@@ -73,6 +75,7 @@ pub fn widened(
             None => {
                 // Not even what it says is known.
                 attempt.wrote.push(at);
+                attempt.unfollowed = true;
                 let reason = REASON.to_owned();
                 attempt.overlay.apply(&Effect::HavocEverything { reason }, at);
                 attempt.session.blur(catalog);

@@ -27,6 +27,7 @@ pub mod place;
 pub mod solved;
 pub mod merge;
 pub mod reread;
+pub mod renew;
 
 use crate::assemble::{Assembler, End, Step, Transaction};
 use crate::control::Control;
@@ -142,6 +143,8 @@ pub struct Explainer {
     busy_until: Nanos,
     /// When the last of those had ended that called a routine which may write.
     called_at: Nanos,
+    /// Until when the catalog may have been changed in a way that nobody followed.
+    unfollowed: Option<Nanos>,
     /// What happened before this is forgotten.
     collected: Nanos,
     /// How many worlds beside the first there were at the last garbage collections, all in all.
@@ -177,6 +180,7 @@ impl Explainer {
             spots: FxHashMap::default(),
             busy_until: 0,
             called_at: 0,
+            unfollowed: None,
             collected: 0,
             apart: 0,
             limits: Limits::default(),
@@ -685,6 +689,7 @@ impl Explainer {
             if attempt.calls {
                 self.called_at = self.busy_until;
             }
+            Explainer::note_unfollowed(&mut self.unfollowed, txn, attempt);
             let (running, lasting) = (&attempt.session, &attempt.lasting);
             let ended = task
                 .session

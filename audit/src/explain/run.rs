@@ -145,6 +145,8 @@ pub struct Attempt {
     pub astray: Vec<TableId>,
     /// It called routines that may write.
     pub calls: bool,
+    /// It may have changed the catalog in a way that nobody followed.
+    pub unfollowed: bool,
     /// What it saw was found by the solver.
     pub solved: bool,
     /// The run crashed, and said this.
@@ -193,6 +195,7 @@ impl Attempt {
             may_have_moved: Vec::new(),
             astray: Vec::new(),
             calls: false,
+            unfollowed: false,
             solved: false,
             crash: None,
             written: Vec::new(),
@@ -454,6 +457,9 @@ fn run_step(
             attempt.astray.extend(&planned.touches.astray);
             attempt.calls |= planned.only_calls();
         }
+        let is_anything = |effect: &Effect| matches!(effect, Effect::HavocEverything { .. });
+        let is_half_known = matches!(planned.kind, Kind::Ddl(_)) && coverage != Coverage::Checked;
+        attempt.unfollowed |= is_half_known || effects.iter().any(is_anything);
         for effect in &effects {
             attempt.overlay.apply(effect, at);
         }

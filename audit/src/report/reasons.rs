@@ -19,6 +19,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "a cascade may have touched rows that nobody has seen",
     ),
     (
+        "catalog_in_doubt",
+        "the tables may have been changed unseen since the catalog was read",
+    ),
+    (
         "conflict_with_unknown",
         "ON CONFLICT met rows that nobody has seen",
     ),

@@ -17,7 +17,7 @@ mod queries;
 mod sequence;
 
 pub use change::Editor;
-pub use queries::QUERIES;
+pub use queries::{QUERIES, VERSION};
 pub use sequence::Sequence;
 
 use crate::value::{UserKind, UserType, UserTypes, Value};
@@ -264,6 +264,34 @@ impl Catalog {
         self.inner.collation_is_c
     }
 
+    /// Whether there are tables of types that every database has, and nothing else.
+    pub fn is_plain(&self) -> bool {
+        self.inner.types.is_empty() && self.inner.functions.is_empty()
+    }
+
+    /// Whether both are the same but for temporary tables, one made from the other.
+    pub fn is_as_lasting(&self, other: &Catalog) -> bool {
+        let (a, b) = (&*self.inner, &*other.inner);
+        if a.version == b.version {
+            return true;
+        }
+        let lasting = |inner: &Inner| inner.tables.values().filter(|t| !t.is_temporary()).count();
+        let mut tables = a.tables.iter().filter(|(_, t)| !t.is_temporary());
+        let mut functions = a.functions.iter();
+        let mut types = a.types.iter();
+        a.schemas == b.schemas
+            && a.types.len() == b.types.len()
+            && a.functions.len() == b.functions.len()
+            && lasting(a) == lasting(b)
+            && tables.all(|(id, t)| b.tables.get(id).is_some_and(|o| Arc::ptr_eq(t, o)))
+            && types.all(|(oid, t)| b.types.get(oid).is_some_and(|o| Arc::ptr_eq(t, o)))
+            && functions.all(|(name, all)| {
+                b.functions.get(name).is_some_and(|others| {
+                    all.len() == others.len() && all.iter().zip(others).all(|(f, o)| Arc::ptr_eq(f, o))
+                })
+            })
+    }
+
     pub fn table(&self, id: TableId) -> Option<&Arc<Table>> {
         self.inner.tables.get(&id)
     }
@@ -379,6 +407,11 @@ pub const ANYWHERE: &str = "*";
 pub const TEMPORARY: &str = "pg_temp";
 
 impl Table {
+    /// Whether it is some session's own.
+    pub fn is_temporary(&self) -> bool {
+        self.schema.starts_with(TEMPORARY)
+    }
+
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns
             .iter()

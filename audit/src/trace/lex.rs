@@ -101,6 +101,18 @@ pub fn effect(text: &str) -> Effect {
     }
 }
 
+/// CALL, DO, … CONCURRENTLY: outside of a block it may commit more than once, and fail in the midst of it.
+pub fn commits_by_parts(text: &str) -> bool {
+    let mut words = tokens(text)
+        .filter(|t| t.kind == Kind::Word)
+        .map(|t| &text[t.place]);
+    let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
+    words
+        .next()
+        .is_some_and(|first| is(first, "call") || is(first, "do"))
+        || words.any(|word| is(word, "concurrently"))
+}
+
 /// Whether its first word begins a block.
 pub fn is_begin(text: &str) -> bool {
     let first = tokens(text).find(|t| t.kind == Kind::Word);

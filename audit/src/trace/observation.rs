@@ -67,6 +67,8 @@ pub enum Record {
     },
     /// Tables that were read again on the side connection; see [`Reread`].
     Reread(Box<Reread>),
+    /// The catalog, read again on the side connection; see [`CatalogRead`].
+    Catalog(Box<CatalogRead>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,6 +202,16 @@ pub struct Gap {
     pub reason: String,
 }
 
+impl Gap {
+    /// Why rows are not known of tables that somebody has described.
+    pub const UNREAD: &str = "what the tables of audit.schema hold was not read";
+
+    /// Whether the catalog may have changed in it, too.
+    pub fn may_hide_ddl(&self) -> bool {
+        self.reason != Gap::UNREAD
+    }
+}
+
 /// Catalog and contents read at start in one REPEATABLE READ transaction whose snapshot point lies in
 /// `window`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -210,7 +222,7 @@ pub struct Bootstrap {
     /// `database`: only sessions of that database see this state.
     pub settings: Vec<(String, String)>,
     /// The catalog, as rows of the queries that `pgassay_audit::state::catalog::QUERIES` names.
-    pub catalog: Vec<(String, Vec<Vec<Option<String>>>)>,
+    pub catalog: Vec<CatalogPart>,
     pub tables: Vec<TableCopy>,
     /// Transactions that were open, by backend, when the snapshot was taken: unknown writers until ended.
     pub open_transactions: u32,
@@ -225,6 +237,22 @@ pub struct Reread {
     pub window: Window,
     pub tables: Vec<(TableName, TableCopy)>,
 }
+
+/// The catalog, read again because it may not be what it was taken for, in one REPEATABLE READ transaction whose
+/// snapshot point lies in `window`. It was the same when all of it had been read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CatalogRead {
+    /// When it takes its turn: late enough that everything before has been recorded.
+    pub at: Nanos,
+    pub window: Window,
+    /// As in [`Bootstrap`].
+    pub settings: Vec<(String, String)>,
+    /// As in [`Bootstrap`]; nothing but its version, if that is the one that the audit had asked about.
+    pub catalog: Vec<CatalogPart>,
+}
+
+/// The name of a query of `pgassay_audit::state::catalog::QUERIES`, and its answer.
+pub type CatalogPart = (String, Vec<Vec<Option<String>>>);
 
 /// What a table is called, without quotes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -258,7 +286,11 @@ impl Record {
             Record::Statement(o) => Some(o.session),
             Record::SessionEnd { session, .. } | Record::CommitTimestamp { session, .. } => Some(*session),
             Record::Gap(gap) => gap.session,
-            Record::Mark { .. } | Record::Bootstrap(_) | Record::Writers { .. } | Record::Reread(_) => None,
+            Record::Mark { .. }
+            | Record::Bootstrap(_)
+            | Record::Writers { .. }
+            | Record::Reread(_)
+            | Record::Catalog(_) => None,
         }
     }
 }

@@ -8,7 +8,7 @@
 use crate::history::{History, Pair, cell};
 use fastrand::Rng;
 use pgassay_audit::trace::{
-    Gap, NOBODY, Nanos, Record, Reread, SessionId, Status, TableCopy, TableName, Window,
+    CatalogRead, Gap, NOBODY, Nanos, Record, Reread, SessionId, Status, TableCopy, TableName, Window,
 };
 
 /// What is taken away.
@@ -64,6 +64,8 @@ pub fn lose(history: &History, losses: Losses, seed: u64) -> Vec<Record> {
     let mut records = crate::judges::records(&history.text());
     records.retain(|r| !matches!(r, Record::Mark { .. }));
     look(history, &mut records, &mut rng);
+    let at = records.iter().map(done_of).max().unwrap_or(0) + 1;
+    records.push(catalog(Window::new(at, at), at));
     // Nothing of the set-up but what it says about the catalog may get lost.
     let set_up = records.iter().rposition(is_set_up).map_or(0, |at| at + 1);
     for _ in 0..losses.everything {
@@ -72,8 +74,8 @@ pub fn lose(history: &History, losses: Losses, seed: u64) -> Vec<Record> {
     for _ in 0..losses.places {
         lose_place(&mut records, set_up, &mut rng);
     }
+    let at = records[..set_up].iter().map(done_of).max().unwrap_or(0) + 1;
     if losses.beginning {
-        let at = records[..set_up].iter().map(done_of).max().unwrap_or(0);
         let gap = Gap {
             session: Some(INIT),
             window: Window::new(at + 1, at + 1),
@@ -81,7 +83,18 @@ pub fn lose(history: &History, losses: Losses, seed: u64) -> Vec<Record> {
         };
         records.insert(set_up, Record::Gap(gap));
     }
+    records.insert(set_up, catalog(Window::new(at, at), at));
     mark(records, &mut rng)
+}
+
+/// Somebody reads that the catalog is what it always is here.
+fn catalog(window: Window, at: Nanos) -> Record {
+    Record::Catalog(Box::new(CatalogRead {
+        at,
+        window,
+        settings: Vec::new(),
+        catalog: vec![("version".to_owned(), vec![vec![Some("the only one".to_owned())]])],
+    }))
 }
 
 fn is_set_up(record: &Record) -> bool {
@@ -103,14 +116,19 @@ fn done_of(record: &Record) -> Nanos {
         Record::Statement(o) => o.window.done,
         Record::Gap(gap) => gap.window.done,
         Record::Reread(reread) => reread.window.done,
+        Record::Catalog(read) => read.window.done,
         _ => 0,
     }
 }
 
 /// What somebody on the side saw is a second reading; when it takes its turn is open.
-fn look(history: &History, records: &mut [Record], rng: &mut Rng) {
-    for record in records.iter_mut() {
-        let Record::Statement(seen) = record else { continue };
+fn look(history: &History, records: &mut Vec<Record>, rng: &mut Rng) {
+    let mut at = 0;
+    while at < records.len() {
+        at += 1;
+        let Record::Statement(seen) = &records[at - 1] else {
+            continue;
+        };
         let Some(number) = seen
             .text
             .strip_prefix("select 'look ")
@@ -123,11 +141,16 @@ fn look(history: &History, records: &mut [Record], rng: &mut Rng) {
         if rng.u8(0..4) == 0 {
             tables.remove(rng.usize(0..2));
         }
-        *record = Record::Reread(Box::new(Reread {
-            at: seen.window.done + rng.u64(1..20) * 1_000_000,
-            window: seen.window,
+        let (window, turn) = (seen.window, seen.window.done + rng.u64(1..20) * 1_000_000);
+        records[at - 1] = Record::Reread(Box::new(Reread {
+            at: turn,
+            window,
             tables,
         }));
+        if rng.bool() {
+            records.insert(at - 1, catalog(window, turn));
+            at += 1;
+        }
     }
 }
 
@@ -280,6 +303,11 @@ pub fn tell(records: &[Record]) -> String {
                     tables.join("; ")
                 ));
             }
+            Record::Catalog(r) => lines.push(format!(
+                "{} catalog read again, turn at {}",
+                span(r.window),
+                ms(r.at)
+            )),
             Record::Mark { at } => lines.push(format!("{:>6.1} mark", ms(*at))),
             _ => {}
         }

@@ -73,6 +73,7 @@ fn belongs(record: &Record, window: Window) -> bool {
         Record::SessionStart(facts) => facts.at <= window.done,
         Record::Bootstrap(bootstrap) => bootstrap.window.sent <= window.done,
         Record::Reread(reread) => reread.at <= window.done,
+        Record::Catalog(_) => true,
         Record::Writers { at, .. } => *at <= window.done,
         Record::Statement(statement) => statement.window.overlaps(window),
         Record::Gap(gap) => gap.window.overlaps(window),

@@ -198,6 +198,7 @@ fn span(record: &Record) -> (Nanos, Nanos) {
         Record::Gap(gap) => (gap.window.sent, gap.window.done),
         Record::Bootstrap(bootstrap) => (bootstrap.window.sent, bootstrap.window.done),
         Record::Reread(reread) => (reread.window.sent, reread.window.done),
+        Record::Catalog(read) => (read.window.sent, read.window.done),
     };
     (first, if last == Nanos::MAX { first } else { last })
 }

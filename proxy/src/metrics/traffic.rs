@@ -123,8 +123,20 @@ pub(super) fn traffic(registry: &mut Registry, live: &Live) {
     counter(
         registry,
         "pgassay_rereads",
-        "Times that tables were read again because something was lost",
+        "Times that tables or the catalog were read again because something was lost",
         count(&live.rereads),
+    );
+    counter(
+        registry,
+        "pgassay_violations_withheld",
+        "Violations that were kept back because the catalog may have gone stale",
+        live.audit().stats.withheld,
+    );
+    gauge(
+        registry,
+        "pgassay_catalog_in_doubt",
+        "1 while the catalog may not be what it is taken for, and should be read again",
+        i64::from(live.audit().wanted.is_some()),
     );
     gauge(
         registry,

@@ -10,12 +10,14 @@ pub mod feature;
 mod link;
 mod object;
 mod plain;
+mod unseen;
 mod upheaval;
 
 use crate::raw::{Message, message, text};
 use fastrand::Rng;
 pub use feature::Features;
 use link::Link;
+pub use unseen::Unseen;
 
 /// What a run starts from, made before the clients start.
 pub fn schema(seed: u64) -> Vec<String> {

@@ -12,7 +12,28 @@ impl Catalog {
         change(&mut editor);
         Catalog::from_inner(editor.inner)
     }
+
+    /// This catalog, and the temporary tables of another. What they are made of must be known here.
+    pub fn with_temporary_of(&self, other: &Catalog) -> Catalog {
+        let mut temporary = other.tables();
+        temporary.retain(|table| table.is_temporary());
+        self.with(|editor| {
+            editor.inner.created = editor.inner.created.max(other.inner().created);
+            for table in temporary {
+                let is_known = |oid: u32| oid < FIRST_USER_OID || self.type_by_oid(oid).is_some();
+                let mut table = (**table).clone();
+                if !table.columns.iter().all(|column| is_known(column.type_oid)) {
+                    table.unmodelled_read = Some("unknown_type".to_owned());
+                    table.unmodelled_write = Some("unknown_type".to_owned());
+                }
+                editor.put(table);
+            }
+        })
+    }
 }
+
+/// Object identifiers below this one are PostgreSQL's own (FirstNormalObjectId).
+const FIRST_USER_OID: u32 = 16_384;
 
 /// A catalog that is being changed.
 pub struct Editor {

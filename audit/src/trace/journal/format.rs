@@ -5,8 +5,9 @@ use super::key::{Key, Nonce};
 use crate::trace::{Nanos, Record};
 use std::path::Path;
 
-/// Changes whenever a record or a block is written differently. Version 1 kept copied rows as lists.
-pub const VERSION: u32 = 2;
+/// Changes whenever a record or a block is written differently. Version 1 kept copied rows as lists;
+/// up to version 2 nobody read a catalog again.
+pub const VERSION: u32 = 3;
 /// The oldest version that is read.
 const VERSION_MIN: u32 = 1;
 

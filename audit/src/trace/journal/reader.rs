@@ -423,6 +423,10 @@ impl Shift {
                 self.time(&mut reread.at);
                 self.window(&mut reread.window);
             }
+            Record::Catalog(read) => {
+                self.time(&mut read.at);
+                self.window(&mut read.window);
+            }
         }
         record
     }

@@ -385,6 +385,7 @@ fn instants(record: &Record) -> (Nanos, Nanos) {
         Record::Gap(gap) => span(gap.window.sent, &[gap.window.done]),
         Record::Bootstrap(bootstrap) => span(bootstrap.window.sent, &[bootstrap.window.done]),
         Record::Reread(reread) => span(reread.window.sent, &[reread.window.done, reread.at]),
+        Record::Catalog(read) => span(read.window.sent, &[read.window.done, read.at]),
     }
 }
 

@@ -106,6 +106,13 @@ fn line(chosen: &Chosen, record: &Record) -> String {
                 at(reread.window.sent)
             )
         }
+        Record::Catalog(read) => {
+            let what = match read.catalog.len() {
+                0 | 1 => "it is the one that was known",
+                _ => "all of it",
+            };
+            format!("{} catalog read again: {what}", at(read.window.sent))
+        }
         Record::Writers {
             at: seen_at,
             exclusive,
@@ -222,6 +229,7 @@ pub fn to_json(record: &Record) -> Value {
         Record::Mark { at } => json!({"mark": at}),
         Record::Bootstrap(bootstrap) => json!({"bootstrap": bootstrap}),
         Record::Reread(reread) => json!({"reread": reread}),
+        Record::Catalog(read) => json!({"catalog": read}),
         Record::Writers { at, exclusive, seen } => {
             json!({"writers": {"at": at, "exclusive": exclusive, "seen": seen}})
         }

@@ -1,0 +1,84 @@
+//! Takes over a catalog that was read again, because the one in use is not the server's.
+//!
+//! In: a catalog as it was read. Out: an explainer that knows what is there, and nothing of what is in it.
+//!
+//! Always true: nothing that was learned by the old catalog is left; a session keeps its temporary tables, which
+//! nobody else can see.
+
+use super::Explainer;
+use super::asked::Asked;
+use super::run::Attempt;
+use super::world::World;
+use crate::assemble::{End, Transaction};
+use crate::control::Control;
+use crate::state::store::Table;
+use crate::state::view::Knowledge;
+use crate::state::{Catalog, TableId};
+use crate::trace::{CatalogRead, Nanos};
+use std::sync::Arc;
+
+/// How long a server may go on with a commit after its client was lost.
+pub const LIMBO_NS: Nanos = 60_000_000_000;
+
+impl Explainer {
+    /// The catalog in use.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.worlds[0].store.catalog
+    }
+
+    /// When the last change of the catalog that was seen had ended.
+    pub fn catalog_since(&self) -> Nanos {
+        self.worlds[0].store.catalog_since
+    }
+
+    /// Until when the catalog may have been changed in a way that nobody followed, since this was last asked.
+    pub fn take_unfollowed(&mut self) -> Option<Nanos> {
+        self.unfollowed.take()
+    }
+
+    pub(super) fn note_unfollowed(unfollowed: &mut Option<Nanos>, txn: &Transaction, attempt: &Attempt) {
+        let until = match txn.end {
+            End::Committed(window) => window.done,
+            End::Unknown(window) => window.sent.saturating_add(LIMBO_NS),
+            End::Aborted(_) => return,
+        };
+        if attempt.unfollowed {
+            *unfollowed = (*unfollowed).max(Some(until));
+        }
+    }
+
+    /// The tables that a transaction is about; `None` if it may be about more than is known.
+    pub fn tables_of(&self, txn: &Transaction) -> Option<Vec<TableId>> {
+        let session = self.session_of(txn);
+        let mut tables = Vec::new();
+        for step in txn.steps.iter().filter(|step| step.control == Control::Data) {
+            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
+            let touches = &asked.prepared.planned.touches;
+            if touches.reads_everything || touches.writes_everything {
+                return None;
+            }
+            tables.extend(touches.read.iter().chain(&touches.written));
+        }
+        Some(tables)
+    }
+
+    /// Takes over a catalog; those who waited to be judged by the old one are returned.
+    pub fn renew(&mut self, read: &CatalogRead) -> Vec<Arc<Transaction>> {
+        let waiting = self.recover(read.at);
+        let old = self.worlds[0].store.catalog.clone();
+        let catalog = Arc::new(Catalog::from_answers(&read.catalog).with_temporary_of(&old));
+        let mut world = World::new(catalog.clone());
+        for table in catalog.tables() {
+            let tables = world.store.tables.entry(catalog.storage(table.id));
+            tables.or_insert_with(|| Table::new(Knowledge::Partial));
+        }
+        world.store.lose_everything_to_unseen(read.at);
+        self.worlds = vec![world];
+        self.server = read.settings.clone();
+        for session in self.sessions.values_mut() {
+            session.change().portals = Default::default();
+        }
+        self.refresh();
+        waiting
+    }
+}
