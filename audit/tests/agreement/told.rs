@@ -1,7 +1,7 @@
 //! Stories that are told to the audit are told to the reference checker, too: both come to the same.
 
 use crate::judges::{Verdict, audit_records, records_at, reference_of};
-use pgassay_audit::script;
+use pgassay_audit::script::{self, Expectation};
 use std::path::Path;
 
 /// Longer ones have too many orders to be tried.
@@ -23,7 +23,8 @@ fn both_judges_come_to_the_same_verdict_of_every_story() {
             {
                 continue;
             }
-            for expectation in expected.iter().filter(|e| e.claim.is_none()) {
+            let promised = |e: &&Expectation| e.claim.is_none() && e.profile == "postgres";
+            for expectation in expected.iter().filter(promised) {
                 let records = records_at(&story, expectation.level);
                 let (said, _) = audit_records(records.clone());
                 let defined = reference_of(records);
