@@ -46,6 +46,25 @@ fn wrong_answers_are_told_beside_right_ones() {
     assert!(pairs >= 40, "only {pairs} stories are told both ways");
 }
 
+/// Every story that the tables of testscripts/README.md name exists, and all of hermitage are named.
+#[test]
+fn the_tables_lead_to_stories() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts");
+    let page = std::fs::read_to_string(root.join("README.md")).expect("a readable page");
+    let folders = ["verdict/", "silent/", "hermitage/", "semantics/"];
+    let named: Vec<&str> = page
+        .split('`')
+        .filter(|word| folders.iter().any(|f| word.starts_with(f) && word.len() > f.len()))
+        .collect();
+    let missing: Vec<&&str> = named.iter().filter(|name| !root.join(name).exists()).collect();
+    assert!(missing.is_empty(), "there is no {missing:?}");
+    for path in stories() {
+        let name = path.strip_prefix(&root).expect("a story").to_string_lossy();
+        let told = !name.starts_with("hermitage/") || named.contains(&name.as_ref());
+        assert!(told, "no table names {name}");
+    }
+}
+
 /// Stories of anomalies say what each of them is, at every level of every profile, once.
 #[test]
 fn anomalies_are_told_at_every_level() {
