@@ -28,6 +28,7 @@ use crate::trace::{Nanos, Window};
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// The kind of an edge from what had ended to what began later, where the order respects real time.
@@ -206,8 +207,8 @@ impl Certifier {
             let later = later.flat_map(|ended| self.begun.range((ended + 1, 0)..));
             let next = node.after.iter().map(|(next, _)| *next);
             for next in next.chain(later.map(|(_, next)| *next)) {
-                if !came.contains_key(&next) {
-                    came.insert(next, Some(at));
+                if let Entry::Vacant(free) = came.entry(next) {
+                    free.insert(Some(at));
                     queue.push_back(next);
                 }
             }

@@ -54,7 +54,11 @@ fn the_tables_lead_to_stories() {
     let folders = ["verdict/", "silent/", "hermitage/", "semantics/"];
     let named: Vec<&str> = page
         .split('`')
-        .filter(|word| folders.iter().any(|f| word.starts_with(f) && word.len() > f.len()))
+        .filter(|word| {
+            folders
+                .iter()
+                .any(|f| word.starts_with(f) && word.len() > f.len())
+        })
         .collect();
     let missing: Vec<&&str> = named.iter().filter(|name| !root.join(name).exists()).collect();
     assert!(missing.is_empty(), "there is no {missing:?}");
