@@ -571,6 +571,11 @@ impl Auditor {
             told.push((0, suspect.step, suspect.difference.clone()));
         }
         let rule = classify::suspect(suspect, world, commit, &self.explainer);
+        let alone = ["internal_inconsistency", "stale_read"].contains(&rule.name);
+        if alone && !suspect.rules.internal && has_written_before(accusation) {
+            // Without its own writes, which it need not see, a committed state explains the answer.
+            return Accused::Unknown("own_writes");
+        }
         let related = relate::story(rule, suspect, members, world, &self.explainer);
         let proof = Proof {
             rule,
@@ -657,6 +662,12 @@ impl Auditor {
         is_promised(&self.rules_of(level)) || self.claim.as_ref().is_some_and(is_promised)
     }
 
+    /// Whether the serial order that is promised to this level, or claimed, respects real time.
+    fn is_in_real_time(&self, level: Level) -> bool {
+        let rules = self.claim.unwrap_or_else(|| self.rules_of(level));
+        rules.serial_order == SerialOrder::RealTime
+    }
+
     /// Adds an explained transaction to the serialization graph.
     fn certify(&mut self, explained: &Explained, found: &mut Vec<Violation>) {
         let Explained {
@@ -697,22 +708,21 @@ impl Auditor {
             // Where its place is, which may be that of somebody who did the same.
             node.window = placed.observed;
         }
-        if let Some(cycle) = self.certifier.add(node) {
+        let real_time = self.is_in_real_time(txn.level);
+        if let Some(cycle) = self.certifier.add(node, real_time) {
             self.cycle(&cycle, found);
         }
     }
 
     fn cycle(&mut self, cycle: &[(Node, &'static str)], found: &mut Vec<Violation>) {
         let rule: &'static Rule = classify::cycle(cycle);
-        let level = self.settings.claim.unwrap_or(Level::Serializable);
+        let level = self.settings.claim.unwrap_or(cycle[0].0.level);
         let shapes = classify::shapes(cycle, &self.explainer);
         let fingerprint = story::fingerprint(rule, level, &shapes);
         if self.is_known(&fingerprint) {
             return;
         }
-        let real_time = self
-            .claim
-            .is_some_and(|rules| rules.serial_order == SerialOrder::RealTime);
+        let real_time = self.is_in_real_time(level);
         let participates = |level: Level| self.is_serial(level);
         match confirm::cycle(cycle, &self.explainer, participates, real_time) {
             Confirmed::Impossible { members, differences } => {
@@ -799,6 +809,12 @@ fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
 fn says_more_than_data(txn: &Transaction) -> bool {
     let is_more = |text: &str| matches!(lex::effect(text), Effect::Other | Effect::Several);
     txn.steps.iter().any(|step| is_more(&step.seen.text))
+}
+
+/// Whether the transaction had written something before the step in question.
+fn has_written_before(accusation: &Accusation) -> bool {
+    let step = accusation.suspect.step;
+    accusation.attempt.wrote.iter().any(|wrote| *wrote < step)
 }
 
 fn is_promised(rules: &LevelRules) -> bool {

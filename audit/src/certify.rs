@@ -5,7 +5,7 @@
 //!
 //! An edge a → b says: in every serial order in which a's and b's statements touch the same rows, a comes
 //! first. `wr` and `ww`: b saw, or overwrote, what a wrote. `rw`: a did not see what b wrote, although it
-//! read where b wrote. Edges are drawn from footprints, so there may be too many of them: a cycle is a
+//! read where b wrote. `real-time`: a had ended when b began, which counts at some levels. Edges are drawn from footprints, so there may be too many of them: a cycle is a
 //! suspicion, which the reference checker confirms or dismisses by trying every serial order.
 //!
 //! Always true:
@@ -28,7 +28,11 @@ use crate::trace::{Nanos, Window};
 use pgassay_rules::Level;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+/// The kind of an edge from what had ended to what began later, where the order respects real time.
+pub const REAL_TIME: &str = "real-time";
 
 /// One row that a transaction wrote.
 #[derive(Clone, Debug)]
@@ -99,7 +103,8 @@ pub struct Certifier {
 impl Certifier {
     /// Adds a transaction; if that closes a cycle, its members in order (the new one first), each with the
     /// kind of the edge to the next. The new one is then taken out again.
-    pub fn add(&mut self, node: Node) -> Option<Vec<(Node, &'static str)>> {
+    /// In `real_time` whatever had ended comes before what began later.
+    pub fn add(&mut self, node: Node, real_time: bool) -> Option<Vec<(Node, &'static str)>> {
         let ordinal = self.next;
         self.next += 1;
         let mut incoming: Vec<(u64, &'static str)> = Vec::new();
@@ -115,7 +120,8 @@ impl Certifier {
                 outgoing.push((other, kind));
             }
         }
-        if let Some(path) = self.path(&outgoing, &incoming) {
+        let began = real_time.then(|| node.txn.sent());
+        if let Some(path) = self.path(&outgoing, &incoming, began) {
             let mut cycle = vec![(node, path.0)];
             for (member, kind) in path.1 {
                 let found = &self.nodes[&member];
@@ -158,11 +164,12 @@ impl Certifier {
     }
 
     /// A shortest path from one of `outgoing` to one of `incoming`: the kind of the first edge, then the
-    /// nodes with the kind of the edge that leaves each.
+    /// nodes with the kind of the edge that leaves each. If real time counts, `began` is when the new one did.
     fn path(
         &self,
         outgoing: &[(u64, &'static str)],
         incoming: &[(u64, &'static str)],
+        began: Option<Nanos>,
     ) -> Option<(&'static str, Vec<(u64, &'static str)>)> {
         let mut came: FxHashMap<u64, Option<u64>> = FxHashMap::default();
         let mut queue: std::collections::VecDeque<u64> = std::collections::VecDeque::new();
@@ -172,7 +179,10 @@ impl Certifier {
             }
         }
         while let Some(at) = queue.pop_front() {
-            if let Some((_, last)) = incoming.iter().find(|(n, _)| *n == at) {
+            let ended = self.nodes.get(&at).map(|node| node.txn.end.window().done);
+            let earlier = began.zip(ended).is_some_and(|(began, ended)| ended < began);
+            let edge = incoming.iter().find(|(n, _)| *n == at).map(|(_, kind)| *kind);
+            if let Some(last) = edge.or(earlier.then_some(REAL_TIME)) {
                 let mut nodes = vec![at];
                 while let Some(Some(previous)) = came.get(nodes.last()?) {
                     nodes.push(*previous);
@@ -182,7 +192,10 @@ impl Certifier {
                 let mut steps = Vec::new();
                 for (i, node) in nodes.iter().enumerate() {
                     let kind = match nodes.get(i + 1) {
-                        Some(next) => self.nodes[node].after.iter().find(|(n, _)| n == next)?.1,
+                        Some(next) => {
+                            let edge = self.nodes[node].after.iter().find(|(n, _)| n == next);
+                            edge.map_or(REAL_TIME, |(_, kind)| *kind)
+                        }
                         None => last,
                     };
                     steps.push((*node, kind));
@@ -190,10 +203,13 @@ impl Certifier {
                 return Some((first, steps));
             }
             let Some(node) = self.nodes.get(&at) else { continue };
-            for (next, _) in &node.after {
-                if !came.contains_key(next) {
-                    came.insert(*next, Some(at));
-                    queue.push_back(*next);
+            let later = ended.filter(|_| began.is_some()).into_iter();
+            let later = later.flat_map(|ended| self.begun.range((ended + 1, 0)..));
+            let next = node.after.iter().map(|(next, _)| *next);
+            for next in next.chain(later.map(|(_, next)| *next)) {
+                if let Entry::Vacant(free) = came.entry(next) {
+                    free.insert(Some(at));
+                    queue.push_back(next);
                 }
             }
         }

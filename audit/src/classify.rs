@@ -8,7 +8,7 @@
 //! difference itself names the rule.
 
 use crate::assemble::{Step, Transaction};
-use crate::certify::Node;
+use crate::certify::{Node, REAL_TIME};
 use crate::explain::run::{Scene, run};
 use crate::explain::session::SessionState;
 use crate::explain::world::World;
@@ -16,7 +16,7 @@ use crate::explain::{Explainer, Suspect};
 use crate::points::{Chooser, CommitId, Order};
 use crate::trace::{Nanos, Observation, Window};
 use crate::verdict::Coverage;
-use pgassay_rules::profile::{LevelRules, Profile, ReadPoint};
+use pgassay_rules::profile::{LevelRules, Profile, ReadPoint, Writes};
 use pgassay_rules::{Level, Rule, anomaly};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -47,6 +47,10 @@ pub fn suspect(
     // Every answer alone is fine, had nobody waited for anybody, but not together with what others saw?
     let unlocked = LevelRules {
         mutual_exclusion: false,
+        writes: match suspect.rules.writes {
+            Writes::FirstUpdaterWins | Writes::NoWriteConflict => Writes::Any,
+            other => other,
+        },
         ..suspect.rules
     };
     if explains_in(suspect, txn, &unlocked, &place, &world.order.without_facts()) {
@@ -130,7 +134,10 @@ pub fn unfinished(
         explainer,
     };
     let (txn, weak) = (&suspect.txn, statement_snapshots());
-    for other in explainer.recent_committed().filter(|other| other.id != txn.id) {
+    let asked = txn.steps[suspect.step].seen.window.sent;
+    // What had ended was there already: whoever sees it twice sees nobody's work.
+    let was_open = |other: &&Arc<Transaction>| other.id != txn.id && other.end.window().done >= asked;
+    for other in explainer.recent_committed().filter(was_open) {
         for keep in 1..other.steps.len() {
             if explains(suspect, &graft(other, keep, txn, suspect.step), &weak, &place) {
                 let more = other.steps[keep..].iter().any(|s| writes(&s.seen.text));
@@ -255,6 +262,9 @@ fn explains_in(
 /// Names a cycle by its edges.
 pub fn cycle(cycle: &[(Node, &'static str)]) -> &'static Rule {
     let rw = cycle.iter().filter(|(_, kind)| *kind == "rw").count();
+    if cycle.iter().any(|(_, kind)| *kind == REAL_TIME) {
+        return &anomaly::SERIALIZATION;
+    }
     if rw == 0 {
         let all_ww = cycle.iter().all(|(_, kind)| *kind == "ww");
         return if all_ww {

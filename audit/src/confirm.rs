@@ -8,6 +8,7 @@
 //! writer is not in the case and may have come after its start, that writer joins, until nothing is
 //! missing: so every transaction that could have written what the story reads is part of it.
 
+use crate::assemble::End;
 use crate::certify::Node;
 use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
@@ -17,7 +18,7 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
-use pgassay_rules::profile::RealTime;
+use pgassay_rules::profile::{LevelRules, RealTime, SerialOrder, Writes};
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
@@ -39,7 +40,8 @@ pub enum Confirmed {
     Unknown(&'static str),
 }
 
-/// Decides a suspect by every order of points, in one world, where it is `commit`.
+/// Decides a suspect by every order of points, or by every serial order if that is all that was promised, in one world,
+/// where it is `commit`.
 pub fn suspect(
     suspect: &Suspect,
     world: &World,
@@ -54,19 +56,41 @@ pub fn suspect(
         commit,
     };
     let members = vec![first];
-    let confirmed = close(members, world, explainer, POINTS_MEMBERS_MAX, points::decide);
+    let serial = is_serial_alone(&suspect.rules);
+    let members_max = match serial {
+        true => SERIAL_MEMBERS_MAX,
+        false => POINTS_MEMBERS_MAX,
+    };
+    let real_time = suspect.rules.serial_order == SerialOrder::RealTime;
+    let decide = |case: &Case<'_>| match serial {
+        // A serial order has those who committed; whether others did is not tried.
+        true if case.members.iter().any(|m| !has_committed(m)) => Decision::TooLarge,
+        true => serial::decide(case, real_time),
+        false => points::decide(case),
+    };
+    let confirmed = close(members, world, explainer, members_max, decide);
     // What others saw may rule an explanation out.
     let Confirmed::Explained { members, delta } = confirmed else {
         return confirmed;
     };
     let witnessed = with_witnesses(&members, world);
-    if witnessed.len() == members.len() || witnessed.len() > POINTS_MEMBERS_MAX {
+    if witnessed.len() == members.len() || witnessed.len() > members_max {
         return Confirmed::Explained { members, delta };
     }
-    match close(witnessed, world, explainer, POINTS_MEMBERS_MAX, points::decide) {
+    match close(witnessed, world, explainer, members_max, decide) {
         Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
         decided => decided,
     }
+}
+
+/// Whether a serial order is all that is promised: what is read is the state before the own commit, so that a snapshot at
+/// the start of the transaction is one way to do it, and locks on what was read are another.
+fn is_serial_alone(rules: &LevelRules) -> bool {
+    rules.serial_order != SerialOrder::None && rules.writes == Writes::Any
+}
+
+fn has_committed(member: &Member) -> bool {
+    matches!(member.txn.end, End::Committed(_))
 }
 
 /// The members, and everybody who said something about when their commits became visible.
@@ -126,7 +150,9 @@ fn close(
     loop {
         // A snapshot that may be older than its statement may have seen any state since the trace began; those that
         // are forgotten cannot be ruled out.
-        let any_earlier = members.iter().any(|m| m.rules.real_time == RealTime::AnyEarlier);
+        // Where a serial order is all that is promised, what is known of the state may be one of several that were.
+        let any_earlier = |m: &Member| m.rules.real_time == RealTime::AnyEarlier || is_serial_alone(&m.rules);
+        let any_earlier = members.iter().any(any_earlier);
         if any_earlier && world.order.settled() > FIRST {
             return Confirmed::Unknown("older_states_forgotten");
         }

@@ -22,13 +22,24 @@
 //! `part (1) (2)` are rows of a portal with a row limit that has more; `continue statement` fetches from it again.
 //! `unseen statement` was sent and is not in the trace: there is a gap in its place, of that session, or of all of them
 //! if the session is called `everybody`.
+//!
+//! A story says itself what it comes to, level by level; the levels are those of PostgreSQL unless a profile is named:
+//!
+//! ```text
+//! expect read-committed: nothing
+//! expect repeatable-read, serializable: lost_update
+//! expect read-committed claimed serializable: lost_update
+//! expect paper rc: nothing
+//! expect paper si, strict-si, s, strict-s: lost_update
+//! expect postgres-standby read-committed, repeatable-read: nothing
+//! ```
 
 use crate::trace::{
     Answer, Column, Gap, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId,
     Status, Window,
 };
 use bytes::Bytes;
-use pgassay_rules::Level;
+use pgassay_rules::{Level, Profile};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,9 +50,12 @@ pub struct ScriptError {
     pub what: String,
 }
 
-/// What a story is expected to come to: `expect LEVEL [claimed LEVEL]: rule, rule` or `nothing`.
+/// What a story is expected to come to at one level: of a line `expect [PROFILE] LEVEL, LEVEL [claimed LEVEL]: rule, rule`
+/// (or `nothing`) there is one for each level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
+    /// The name of a built-in profile that has this level.
+    pub profile: String,
     pub level: Level,
     pub claim: Option<Level>,
     /// Names of rules, sorted; empty: nothing wrong.
@@ -53,48 +67,58 @@ pub fn expectations(text: &str) -> Result<(String, Vec<Expectation>), ScriptErro
     let mut story = String::new();
     let mut expected = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let fail = |what: String| ScriptError {
-            line: number + 1,
-            what,
-        };
-        let Some(rest) = line.trim().strip_prefix("expect ") else {
-            story.push_str(line);
-            story.push('\n');
-            continue;
-        };
-        story.push('\n');
-        let (levels, rules) = rest
-            .split_once(':')
-            .ok_or_else(|| fail("expected «expect LEVEL: rules»".to_owned()))?;
-        let (level, claim) = match levels.split_once(" claimed ") {
-            Some((level, claim)) => (level, Some(claim)),
-            None => (levels, None),
-        };
-        let mut names: Vec<String> = rules
-            .split(',')
-            .map(|r| r.trim().to_owned())
-            .filter(|r| r != "nothing" && !r.is_empty())
-            .collect();
-        names.sort();
-        if let Some(unknown) = names
-            .iter()
-            .find(|n| pgassay_rules::anomaly::by_name(n).is_none())
-        {
-            return Err(fail(format!("there is no rule «{unknown}»")));
+        match line.trim().strip_prefix("expect ") {
+            None => story.push_str(line),
+            Some(rest) => expected.extend(expectations_of(rest).map_err(|what| ScriptError {
+                line: number + 1,
+                what,
+            })?),
         }
-        expected.push(Expectation {
-            level: level
-                .trim()
-                .parse()
-                .map_err(|e: pgassay_rules::level::UnknownLevel| fail(e.to_string()))?,
-            claim: claim
-                .map(|c| c.trim().parse())
-                .transpose()
-                .map_err(|e: pgassay_rules::level::UnknownLevel| fail(e.to_string()))?,
-            rules: names,
-        });
+        story.push('\n');
     }
     Ok((story, expected))
+}
+
+/// Those of one line, without its first word.
+fn expectations_of(line: &str) -> Result<Vec<Expectation>, String> {
+    let (levels, rules) = line
+        .split_once(':')
+        .ok_or("expected «expect LEVEL: rules»".to_owned())?;
+    let level_named = |name: &str| name.parse::<Level>().map_err(|error| error.to_string());
+    let (levels, claim) = match levels.split_once(" claimed ") {
+        Some((levels, claim)) => (levels, Some(level_named(claim)?)),
+        None => (levels, None),
+    };
+    let (profile, levels) = match levels.trim().split_once(' ') {
+        Some((name, rest)) if Profile::names().any(|n| n == name) => (name, rest),
+        _ => ("postgres", levels),
+    };
+    let promises = Profile::named(profile).map_err(|error| error.to_string())?;
+    let mut names: Vec<String> = rules
+        .split(',')
+        .map(|r| r.trim().to_owned())
+        .filter(|r| r != "nothing" && !r.is_empty())
+        .collect();
+    names.sort();
+    if let Some(unknown) = names
+        .iter()
+        .find(|n| pgassay_rules::anomaly::by_name(n).is_none())
+    {
+        return Err(format!("there is no rule «{unknown}»"));
+    }
+    let expectation = |name: &str| {
+        let level = level_named(name)?;
+        match promises.level(level) {
+            None => Err(format!("the profile «{profile}» has no level «{level}»")),
+            Some(_) => Ok(Expectation {
+                profile: profile.to_owned(),
+                level,
+                claim,
+                rules: names.clone(),
+            }),
+        }
+    };
+    levels.split(',').map(expectation).collect()
 }
 
 /// How far apart two lines are.
@@ -418,5 +442,52 @@ fn rows_of(text: &str) -> Result<Vec<Vec<Option<Bytes>>>, String> {
             }
         }
         rows.push(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_speaks_of_several_levels_of_one_profile() {
+        let (story, expected) = expectations(
+            "t1: select 1 => (1)\nexpect paper si, s: stale_read\nexpect READ COMMITTED: nothing\n",
+        )
+        .expect("a story");
+        assert_eq!(story, "t1: select 1 => (1)\n\n\n");
+        let brief: Vec<_> = expected
+            .iter()
+            .map(|e| (e.profile.as_str(), e.level, e.rules.len()))
+            .collect();
+        assert_eq!(
+            brief,
+            [
+                ("paper", Level::Si, 1),
+                ("paper", Level::S, 1),
+                ("postgres", Level::ReadCommitted, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_expected_is_named_with_its_line() {
+        let complaint = |line: &str| expectations(&format!("\n{line}")).expect_err(line).to_string();
+        assert_eq!(
+            complaint("expect paper si"),
+            "line 2: expected «expect LEVEL: rules»"
+        );
+        assert_eq!(
+            complaint("expect postgres-standby serializable: nothing"),
+            "line 2: the profile «postgres-standby» has no level «serializable»"
+        );
+        assert_eq!(
+            complaint("expect paper si: bad_luck"),
+            "line 2: there is no rule «bad_luck»"
+        );
+        assert!(
+            complaint("expect oracle si: nothing")
+                .starts_with("line 2: there is no isolation level «oracle si»")
+        );
     }
 }

@@ -32,6 +32,8 @@ pub enum Fault {
     LostWrite,
     /// COMMIT, but it was rolled back.
     FalseCommit,
+    /// ROLLBACK, but it was committed: everybody sees what should never have been there.
+    FalseRollback,
     /// REPEATABLE READ is only READ COMMITTED.
     NoSnapshot,
     /// SERIALIZABLE is only REPEATABLE READ.
@@ -39,7 +41,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 12] = [
+    pub const ALL: [Fault; 13] = [
         Fault::Stale,
         Fault::DroppedRow,
         Fault::DuplicatedRow,
@@ -50,6 +52,7 @@ impl Fault {
         Fault::WrongCount,
         Fault::LostWrite,
         Fault::FalseCommit,
+        Fault::FalseRollback,
         Fault::NoSnapshot,
         Fault::NotSerializable,
     ];
@@ -178,6 +181,7 @@ fn other_question(fault: Fault, question: &str) -> Option<(String, Option<&'stat
             Some(("select 1 where false".to_owned(), Some("UPDATE 1")))
         }
         Fault::FalseCommit if question == "commit" => Some(("rollback".to_owned(), Some("COMMIT"))),
+        Fault::FalseRollback if question == "rollback" => Some(("commit".to_owned(), Some("ROLLBACK"))),
         Fault::NoSnapshot if question.starts_with("begin") && question.contains("repeatable read") => {
             Some((question.replace("repeatable read", "read committed"), None))
         }

@@ -46,7 +46,9 @@ fn bank(seed: u64, number: u64, port: u16, rounds: usize) {
                     && !failed(&client.query(&format!(
                         "update account set balance = balance + 5 where id = {b}"
                     )))
-                    && !failed(&client.query("select sum(balance) from account"));
+                    && !failed(&client.query("select sum(balance) from account"))
+                    // Who owns the last account thinks better of it.
+                    && a != ACCOUNTS;
                 client.query(if ok { "commit" } else { "rollback" });
             }
             _ => {

@@ -562,22 +562,22 @@ fn lock(
         observed: "the row was written".to_owned(),
         expected: "to wait until the other transaction had ended".to_owned(),
     };
+    let conflict = Difference {
+        rule: &anomaly::LOST_UPDATE,
+        observed: "the row was written".to_owned(),
+        expected: "ERROR 40001: could not serialize access due to concurrent update".to_owned(),
+    };
     if commit.lo > statement.done {
         if rules.mutual_exclusion {
             attempt.wrong = Some((at, waits));
+        } else if rules.writes == Writes::NoWriteConflict {
+            attempt.wrong = Some((at, conflict));
         }
         return;
     }
     let (point, window, difference) = match rules.writes {
         Writes::EvalPlanQual if rules.mutual_exclusion => (lock_point, statement, waits),
-        Writes::FirstUpdaterWins | Writes::NoWriteConflict => {
-            let difference = Difference {
-                rule: &anomaly::LOST_UPDATE,
-                observed: "the row was written".to_owned(),
-                expected: "ERROR 40001: could not serialize access due to concurrent update".to_owned(),
-            };
-            (SNAPSHOT, snapshot, difference)
-        }
+        Writes::FirstUpdaterWins | Writes::NoWriteConflict => (SNAPSHOT, snapshot, conflict),
         _ => return,
     };
     let seen = if commit.hi < window.sent {

@@ -346,7 +346,12 @@ impl Search<'_> {
         };
         let instants = || Instants::new(&walker.instants);
         let read = view(snapshot, by_statement.then(instants));
-        let latest = view(committed, Some(instants()));
+        // Only where rows are looked at again before they are written is their newest version what counts.
+        let newest = match member.rules.writes {
+            Writes::Any | Writes::Refused => snapshot,
+            _ => committed,
+        };
+        let latest = view(newest, Some(instants()));
         let views = Views {
             snapshot: &read,
             latest: &latest,
@@ -373,8 +378,13 @@ impl Search<'_> {
         }
     }
 
-    /// A commit cannot change a row that another member, which will commit, holds.
+    /// A commit cannot change a row that another member, which will commit, holds; where nobody holds anything, that one
+    /// will have written over what it did not see.
     fn breaks_lock(&self, at: usize, walkers: &[Walker], own: &Overlay) -> bool {
+        let rules = &self.case.members[at].rules;
+        if !rules.mutual_exclusion && rules.writes != Writes::NoWriteConflict {
+            return false;
+        }
         walkers.iter().enumerate().any(|(other, walker)| {
             let commits = matches!(self.case.members[other].txn.end, End::Committed(_));
             other != at

@@ -161,12 +161,14 @@ impl Search<'_> {
     /// Runs one member alone; `None` if an answer does not agree.
     fn play(&mut self, at: usize, before: &Before) -> Option<Before> {
         let member = &self.case.members[at];
-        let one_snapshot =
-            member.rules.real_time == RealTime::Strict && member.rules.read_point == ReadPoint::Transaction;
         let forbidden = matches!(
             member.rules.writes,
             Writes::FirstUpdaterWins | Writes::NoWriteConflict
         );
+        // Whoever does not care what was written since may have read the newest of everything, each under its lock.
+        let one_snapshot = forbidden
+            && member.rules.real_time == RealTime::Strict
+            && member.rules.read_point == ReadPoint::Transaction;
         let mut read_by: Option<Nanos> = None;
         let mut overlay = Overlay::default();
         let mut session = member.session.at(member.txn.id.number);

@@ -65,6 +65,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "other_database",
         "another database of the same server: one is judged",
     ),
+    (
+        "own_writes",
+        "at this level a transaction need not see what it wrote itself",
+    ),
     ("pairing_budget", "too many ways to pair rows with answers"),
     (
         "partition_constraint",
