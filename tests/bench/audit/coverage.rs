@@ -131,11 +131,14 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
     ];
     if has_procedures {
         variants.push((Level::ReadCommitted, Mode::Procedures, Bootstrap::Seen));
+        variants.push((Level::RepeatableRead, Mode::Procedures, Bootstrap::Snapshot));
         variants.push((Level::Serializable, Mode::Procedures, Bootstrap::Seen));
     }
     if bench.args.quick {
         variants.truncate(3);
     }
+    let modes = &bench.args.modes;
+    variants.retain(|(_, mode, _)| modes.is_empty() || modes.contains(mode));
     variants
 }
 
