@@ -241,7 +241,7 @@ impl Auditor {
     pub fn lost(&self) -> Vec<TableName> {
         match self.shared {
             true => Vec::new(),
-            false => self.explainer.world().lost(),
+            false => self.explainer.lost(),
         }
     }
 

@@ -39,7 +39,7 @@ use crate::sql::Planner;
 use crate::state::store::Table;
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, TableId};
-use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
+use crate::trace::{Bootstrap, Nanos, Reread, SessionId, TableName};
 use crate::verdict::TxnId;
 use apply::Births;
 use asked::Asked;
@@ -227,6 +227,16 @@ impl Explainer {
     /// The world, or the first of them.
     pub fn world(&self) -> &World {
         &self.worlds[0]
+    }
+
+    /// Whether routines were called that may write.
+    fn has_called(&self) -> bool {
+        self.called_at > 0
+    }
+
+    /// Tables of which something was lost that can be read again.
+    pub fn lost(&self) -> Vec<TableName> {
+        self.world().lost(self.has_called())
     }
 
     /// What can be certified: nothing while it is open how things happened.
@@ -626,6 +636,7 @@ impl Explainer {
         let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
         let own = world.reach(&task.txn, &task.rules, &task.session, &self.planner);
         let end = task.txn.end.window().done;
+        let writes = !attempt.wrote.is_empty() || !attempt.overlay.is_empty();
         let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
         for other in others {
             if other.id == task.txn.id || world.is_ahead(other.id) {
@@ -639,6 +650,11 @@ impl Explainer {
             }
             let other = self.task(&other);
             let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            // Whoever writes nothing leaves what the others write as it is. To forget it makes the search shorter all the
+            // same, and the next answer shows it again, but not what a routine wrote.
+            if !writes && theirs.calls {
+                continue;
+            }
             let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent(), false);
             if rivals && !world.blended.contains(&other.txn.id) {
                 world.blended.push(other.txn.id);
@@ -891,7 +907,7 @@ impl Explainer {
 
     /// Forgets what no snapshot from `horizon` on can ask for.
     pub fn collect(&mut self, now: Nanos, horizon: Nanos) {
-        let horizon = match self.worlds.iter().any(World::is_lost) {
+        let horizon = match self.worlds.iter().any(|world| world.is_lost(self.has_called())) {
             // Tables may be read again: then what happened since matters.
             true => horizon.min(now.saturating_sub(REREAD_NS_MAX)),
             false => horizon,

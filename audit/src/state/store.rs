@@ -23,6 +23,7 @@ use doubts::{Doubts, Guesses};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,6 +91,8 @@ pub struct Table {
     doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
     known: Arc<FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>>,
+    /// Rows of which a cell was known once and may not be any more.
+    faded: Arc<BTreeSet<RowId>>,
 }
 
 impl Table {
@@ -110,6 +113,7 @@ impl Table {
             unseen_until: None,
             doubtful: Arc::default(),
             known: Arc::default(),
+            faded: Arc::default(),
         }
     }
 
@@ -214,8 +218,11 @@ impl Table {
     /// The next version of a row.
     pub fn push(&mut self, id: RowId, version: Version) {
         let chain = self.chains.get_mut(id.0 as usize);
+        let mut fades = false;
         if let Some(row) = &version.row {
             let last = chain.versions.last().and_then(|v| v.row.as_ref());
+            let lost = |(now, before): (&Value, &Value)| now.is_unknown() && !before.is_unknown();
+            fades = last.is_some_and(|last| row.iter().zip(last.iter()).any(lost));
             for index in self.indexes.get_mut() {
                 // Most changes leave the key alone.
                 if !last.is_some_and(|last| index.same_key(last, row)) {
@@ -224,6 +231,9 @@ impl Table {
             }
         }
         chain.versions.push(version);
+        if fades {
+            self.fade(id);
+        }
     }
 
     /// Gives a known value to an unknown cell, wherever in the chain that version is, says a snapshot taken at `from`.
@@ -275,6 +285,7 @@ impl Table {
             }
             version.row = Some(unknown);
         }
+        self.fade(id);
         None
     }
 
@@ -349,6 +360,7 @@ impl Table {
         if let Some(newest) = self.chains.get_mut(id.0 as usize).versions.last_mut() {
             newest.row = Some(unknown);
         }
+        self.fade(id);
     }
 
     /// Makes every cell outside `columns` unknown, in every version.
@@ -365,6 +377,7 @@ impl Table {
             }
             version.row = Some(unknown);
         }
+        self.fade(id);
     }
 
     /// Forgets what no snapshot can ask for any more: everything before the last version made at or

@@ -164,6 +164,7 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
     ];
     if has_procedures {
         variants.push((Level::ReadCommitted, Mode::Procedures, Bootstrap::Seen));
+        variants.push((Level::RepeatableRead, Mode::Procedures, Bootstrap::Snapshot));
         variants.push((Level::Serializable, Mode::Procedures, Bootstrap::Seen));
     }
     if bench.args.quick {
@@ -171,6 +172,8 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
     }
     let wanted = &bench.args.tables;
     variants.retain(|(_, _, bootstrap)| wanted.is_empty() || wanted.contains(&bootstrap.name()));
+    let modes = &bench.args.modes;
+    variants.retain(|(_, mode, _)| modes.is_empty() || modes.contains(mode));
     variants
 }
 

@@ -22,6 +22,7 @@ mod growth;
 mod ambiguity;
 
 use clap::Parser;
+use pgassay_workloads::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,6 +52,9 @@ struct Args {
     /// Only with tables that the audit came to know like this in the coverage table: seen, snapshot, catalog, learn, written, blind
     #[arg(long, value_delimiter = ',')]
     tables: Vec<String>,
+    /// Only these modes in the coverage and ratio tables (default: all there, prepared here)
+    #[arg(long, value_delimiter = ',')]
+    modes: Vec<Mode>,
     /// Numbers of clients in the ratio table
     #[arg(long, value_delimiter = ',', default_values_t = [8, 32])]
     clients: Vec<usize>,

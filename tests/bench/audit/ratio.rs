@@ -5,7 +5,7 @@ use crate::judge::judge;
 use crate::record::{Plan, record, server};
 use crate::report::{Plot, Table, percent, raw, short};
 use pgassay_rules::Level;
-use pgassay_workloads::{CATALOGUE, Knobs};
+use pgassay_workloads::{CATALOGUE, Knobs, Mode, by_name};
 
 pub fn run(bench: &Bench) -> anyhow::Result<Table> {
     let mut levels = vec![Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
@@ -19,6 +19,10 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
     } else {
         (bench.args.clients.clone(), bench.args.transactions)
     };
+    let modes = match bench.args.modes.as_slice() {
+        [] => vec![Mode::Prepared],
+        modes => modes.to_vec(),
+    };
     let mut table = Table {
         title: "What the audit costs, beside PostgreSQL itself".to_owned(),
         about: "CPU seconds of `pgassay check` on the recorded journal, divided by the CPU seconds that PostgreSQL's \
@@ -29,7 +33,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
             .to_owned(),
         command: "make bench-audit".to_owned(),
         header: vec![
-            "workload", "level", "clients", "transactions", "PostgreSQL CPU s", "audit CPU s", "ratio", "live", "lag ms",
+            "workload", "level", "mode", "clients", "transactions", "PostgreSQL CPU s", "audit CPU s", "ratio", "live", "lag ms",
             "shed", "checked", "settled", "candidates", "solver", "violations", "peak MiB",
         ],
         rows: Vec::new(),
@@ -40,11 +44,16 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         if !bench.args.workloads.is_empty() && !bench.args.workloads.iter().any(|wanted| wanted == name) {
             continue;
         }
-        for level in levels.iter().copied() {
+        let runs = levels.iter().flat_map(|level| {
+            let modes = modes.iter().filter(|mode| has_mode(name, **mode));
+            modes.map(move |mode| (*level, *mode))
+        });
+        for (level, mode) in runs {
             for clients in &clients {
                 // A server of its own for each run: no run pays for another's dead rows.
                 let server = server()?;
                 let mut plan = Plan::new(name, knobs(name), level, *clients, transactions);
+                plan.mode = mode;
                 plan.audited = true;
                 let recorded = record(bench, &server, &plan)?;
                 drop(server);
@@ -52,8 +61,9 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
                 let ratio = judged.cpu / recorded.backend_cpu.max(0.01);
                 let tiers = judged.tiers();
                 eprintln!(
-                    "{name:12} {:16} {clients:3} clients: ratio {}, checked {}, {} violations; {}",
+                    "{name:12} {:16} {:10} {clients:3} clients: ratio {}, checked {}, {} violations; {}",
                     level.name(),
+                    mode.name(),
                     short(ratio),
                     percent(judged.checked()),
                     judged.violations(),
@@ -62,6 +72,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
                 table.rows.push(vec![
                     name.to_owned(),
                     level.name().to_owned(),
+                    mode.name().to_owned(),
                     clients.to_string(),
                     recorded.transactions.to_string(),
                     short(recorded.backend_cpu),
@@ -81,7 +92,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
                 table
                     .plot
                     .bars
-                    .push((format!("{name} {} {clients}", level.name()), ratio));
+                    .push((format!("{name} {} {mode} {clients}", level.name()), ratio));
                 if bench.args.keep.is_none() {
                     let _ = std::fs::remove_dir_all(&recorded.journal);
                 }
@@ -89,6 +100,15 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         }
     }
     Ok(table)
+}
+
+/// pgbench sends what it sends; procedures are for those that have them.
+fn has_mode(name: &str, mode: Mode) -> bool {
+    match mode {
+        Mode::Prepared => true,
+        Mode::Procedures => by_name(name, &Knobs::default()).is_ok_and(|workload| workload.has_procedures()),
+        Mode::Simple | Mode::Extended => name != "pgbench",
+    }
 }
 
 /// The usual sizes; TPC-C without its long population.

@@ -58,7 +58,7 @@ impl Plan {
     fn label(&self) -> String {
         let (name, level, clients, count) = (&self.name, self.level, self.clients, self.transactions);
         let (about, delay) = (&self.about, self.delay.as_millis());
-        format!("{name}{about}-{level}-{clients}-{count}-{delay}ms")
+        format!("{name}{about}-{level}-{}-{clients}-{count}-{delay}ms", self.mode)
     }
 }
 
