@@ -1,11 +1,14 @@
 //! The door: records in, findings and totals out.
 //!
-//! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell.
+//! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell. Suspicions are confirmed
+//! beside the others ([`flight`]), and told as if each had been confirmed on the spot.
+
+mod flight;
 
 use crate::assemble::{Assembled, Assembler, End, Transaction};
 use crate::certify::{self, Certifier, Node};
 use crate::classify;
-use crate::confirm::{self, Confirmed};
+use crate::cluster::{Charge, is_promised};
 use crate::coverage::Tally;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
@@ -13,18 +16,17 @@ use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
 use crate::explain::world::Explained;
 use crate::explain::{Accusation, Ahead, Explainer, Fate};
-use crate::ground;
 use crate::interpret::Touch;
 use crate::points::{CommitId, PointId};
-use crate::reference::Member;
-use crate::relate;
+use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
-use crate::story::{self, Proof};
 use crate::trace::{Nanos, Record, TableName};
 use crate::verdict::{Summary, Violation};
+use flight::Flight;
+use pgassay_rules::Level;
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
-use pgassay_rules::{Level, Rule};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -35,7 +37,10 @@ pub struct Settings {
     pub profile: String,
     /// Judge every transaction at this level as well, besides the one on the wire.
     pub claim: Option<Level>,
+    /// Threads that prove suspicions, and how many of these may wait for one; with 0 each is proved before anything else
+    /// is judged.
     pub workers: usize,
+    pub proofs_len_max: usize,
     /// How much work one transaction is worth.
     pub limits: Limits,
 }
@@ -46,6 +51,7 @@ impl Default for Settings {
             profile: "postgres".to_owned(),
             claim: None,
             workers: 1,
+            proofs_len_max: 64,
             limits: Limits::default(),
         }
     }
@@ -88,8 +94,15 @@ pub struct Stats {
     /// Transactions that have ended and still matter: whose place is open, or that may still be part of a cycle.
     pub transactions_remembered: u64,
     pub solver_ns: u64,
-    /// Transactions in whose turn the audit crashed.
+    /// Transactions in whose turn the audit crashed, and suspicions that it crashed on.
     pub crashes: u64,
+    /// Suspicions that were decided again by the reference checker, those that are being, and of these the ones that no
+    /// worker has begun with.
+    pub proofs: u64,
+    pub proofs_open: u64,
+    pub proofs_waiting: u64,
+    /// How often a suspect was explained after all, so that what came since was judged again.
+    pub went_back: u64,
 }
 
 /// How many suspicions of one fingerprint are proved again; later ones are only counted.
@@ -125,6 +138,29 @@ pub struct Auditor {
     crashes: Vec<Crash>,
     /// How many transactions crashed the audit, with none in between that did not.
     crashed_in_a_row: usize,
+    agenda: Agenda,
+    flight: Flight,
+}
+
+/// What is still to be done in the turn of one transaction.
+#[derive(Clone, Default)]
+struct Agenda {
+    /// Whose turn it is; nobody's, when there are no more records.
+    txn: Option<Arc<Transaction>>,
+    /// Statements that were counted before.
+    counted: u64,
+    due: VecDeque<Due>,
+}
+
+#[derive(Clone)]
+enum Due {
+    Settle(Fate),
+    /// Would it have been right at the level that is claimed? With its session as it was, and its commit.
+    Doubt(SessionState, Option<CommitId>),
+    /// Judge again what was waiting for this one.
+    Retry,
+    Certify,
+    Close,
 }
 
 impl Auditor {
@@ -137,6 +173,7 @@ impl Auditor {
         let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
         let mut explainer = Explainer::new(profile);
         explainer.limits = settings.limits;
+        let flight = Flight::new(Pool::new(settings.workers, settings.proofs_len_max));
         Auditor {
             settings,
             claim,
@@ -154,11 +191,27 @@ impl Auditor {
             database: None,
             crashes: Vec::new(),
             crashed_in_a_row: 0,
+            agenda: Agenda::default(),
+            flight,
         }
     }
 
     /// Takes one record as far as it can be taken now; returns what was found wrong.
     pub fn take(&mut self, record: Record) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let mark = match &record {
+            Record::Mark { at } => Some(*at),
+            _ => None,
+        };
+        self.flight.remember(&record);
+        self.receive(record, &mut found);
+        if self.flight.is_due(mark) {
+            self.take_over(&mut found);
+        }
+        found
+    }
+
+    fn receive(&mut self, record: Record, found: &mut Vec<Violation>) {
         self.stats.taken += 1;
         match record {
             Record::Bootstrap(bootstrap) => {
@@ -191,18 +244,34 @@ impl Auditor {
                 self.sequence(assembled);
             }
         }
-        self.advance()
+        self.advance(found);
+    }
+
+    /// No records come for a while: what is being proved is waited for, so that it is told.
+    pub fn rest(&mut self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        self.take_over(&mut found);
+        found
     }
 
     /// No more records will come: decides everything that is still open.
     pub fn finish(&mut self) -> Vec<Violation> {
-        let mut assembled = Vec::new();
-        self.assembler.finish(&mut assembled);
-        self.sequence(assembled);
-        self.sequencer.mark(Nanos::MAX);
-        let mut found = self.advance();
-        self.guard(None, &mut found, |auditor, found| auditor.retry(None, found));
-        found
+        let mut found = Vec::new();
+        loop {
+            let mut assembled = Vec::new();
+            self.assembler.finish(&mut assembled);
+            self.sequence(assembled);
+            self.sequencer.mark(Nanos::MAX);
+            self.advance(&mut found);
+            self.begin(None);
+            self.agenda.due.push_back(Due::Retry);
+            self.guard(&mut found, Auditor::work_off);
+            if self.flight.is_empty() {
+                return found;
+            }
+            // If something has to be judged again, it is not finished.
+            self.take_over(&mut found);
+        }
     }
 
     pub fn summary(&self) -> Summary {
@@ -217,6 +286,9 @@ impl Auditor {
             versions_collected: self.explainer.world().store.versions_collected,
             transactions_open: self.assembler.open_len() as u64,
             solver_ns: self.explainer.effort.get().time.as_nanos() as u64,
+            proofs_open: self.flight.len() as u64,
+            proofs_waiting: self.flight.waiting() as u64,
+            went_back: self.flight.went_back(),
             transactions_remembered: self.explainer.world().order.open_len().max(self.certifier.len()) as u64,
             ..self.stats
         }
@@ -240,13 +312,16 @@ impl Auditor {
     }
 
     /// Judges everything that can be judged now.
-    fn advance(&mut self) -> Vec<Violation> {
-        let mut found = Vec::new();
+    fn advance(&mut self, found: &mut Vec<Violation>) {
         while let Some(item) = self.sequencer.release() {
             match item {
-                Item::Transaction(txn) => self.guard(Some(&txn), &mut found, |auditor, found| {
-                    auditor.judge(&txn, found);
-                }),
+                Item::Transaction(txn) => {
+                    self.begin(Some(txn.clone()));
+                    self.guard(found, |auditor, found| {
+                        auditor.judge(&txn);
+                        auditor.work_off(found);
+                    });
+                }
                 Item::Gap(gap) => {
                     self.summary.gaps += 1;
                     self.explainer.forget(gap.window.done);
@@ -277,56 +352,72 @@ impl Auditor {
                 }
             }
         }
-        found
+    }
+
+    /// The turn of a transaction begins.
+    fn begin(&mut self, txn: Option<Arc<Transaction>>) {
+        self.agenda.txn = txn;
+        self.agenda.counted = self.counted();
+    }
+
+    /// Statements that are counted, or will be as soon as a suspicion is decided.
+    fn counted(&self) -> u64 {
+        self.tally.statements() + self.flight.statements()
     }
 
     /// A crash costs what is being judged, and what was known: everything is learned again. One after the other is for
     /// somebody else to end.
-    fn guard(
-        &mut self,
-        txn: Option<&Arc<Transaction>>,
-        found: &mut Vec<Violation>,
-        judge: impl FnOnce(&mut Auditor, &mut Vec<Violation>),
-    ) {
-        let counted = self.tally.statements();
+    fn guard(&mut self, found: &mut Vec<Violation>, judge: impl FnOnce(&mut Auditor, &mut Vec<Violation>)) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| judge(self, found))) else {
             self.crashed_in_a_row = 0;
             return;
         };
         self.crashed_in_a_row += 1;
         if self.crashed_in_a_row > CRASHES_IN_A_ROW_MAX {
+            self.land(found);
             resume_unwind(panic);
         }
-        if let Some(txn) = txn {
+        self.agenda.due.clear();
+        let txn = self.agenda.txn.take();
+        if let Some(txn) = &txn {
             self.crashed(txn, crash::message(&*panic));
         } else {
             self.stats.crashes += 1;
         }
-        let until = txn.map_or(Nanos::MAX, |txn| txn.end.window().done);
+        let until = txn.as_ref().map_or(Nanos::MAX, |txn| txn.end.window().done);
         let waiting = self.explainer.recover(until);
         self.certifier = Certifier::default();
-        let uncounted = self.tally.statements() == counted;
-        for txn in waiting.iter().chain(txn.filter(|_| uncounted)) {
+        let uncounted = self.counted() == self.agenda.counted;
+        for txn in waiting.iter().chain(txn.as_ref().filter(|_| uncounted)) {
             self.tally.count_unjudged(txn, crash::REASON);
         }
     }
 
     /// Remembers a crash until somebody asks for it.
     fn crashed(&mut self, txn: &Arc<Transaction>, message: Arc<str>) {
+        let others = self.explainer.recent_committed().chain(self.sequencer.upcoming());
+        let crash = Crash::new(txn, message, others);
+        self.keep_crash(&crash);
+    }
+
+    fn keep_crash(&mut self, crash: &Crash) {
         self.stats.crashes += 1;
         if self.crashes.len() < CRASHES_MAX {
-            let others = self.explainer.recent_committed().chain(self.sequencer.upcoming());
-            let crash = Crash::new(txn, message, others);
-            self.crashes.push(crash);
+            self.crashes.push(crash.clone());
         }
     }
 
     /// What has crashed since the last time, as far as it was kept.
     pub fn take_crashes(&mut self) -> Vec<Crash> {
-        std::mem::take(&mut self.crashes)
+        match self.flight.may_go_back() {
+            // It may crash again.
+            true => Vec::new(),
+            false => std::mem::take(&mut self.crashes),
+        }
     }
 
-    fn judge(&mut self, txn: &Arc<Transaction>, found: &mut Vec<Violation>) {
+    /// Judges a transaction; what follows from it is put on the agenda.
+    fn judge(&mut self, txn: &Arc<Transaction>) {
         self.summary.transactions += 1;
         self.stats.judged += txn.steps.len() as u64;
         let database = &txn.facts.database;
@@ -341,7 +432,7 @@ impl Auditor {
         if txn.vague {
             self.tally.count_unjudged(txn, "begun_unseen");
             self.explainer.follow(txn);
-            self.retry(Some(txn), found);
+            self.agenda.due.push_back(Due::Retry);
             return;
         }
         let rules = self.rules_of(txn.level);
@@ -349,7 +440,7 @@ impl Auditor {
         if aborted && rules.aborted_reads == AbortedReads::Anything {
             self.tally.count_aborted(txn);
             self.explainer.pass_over(txn);
-            self.retry(Some(txn), found);
+            self.agenda.due.push_back(Due::Retry);
             return;
         }
         let ahead = Ahead {
@@ -362,26 +453,32 @@ impl Auditor {
             Fate::Explained(done, _) => done.commit,
             _ => None,
         };
-        self.settle(fate, found);
-        if let Some(session) = before {
-            self.doubt(txn, session, commit, found);
-        }
-        self.retry(Some(txn), found);
-        self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
-        self.since_collect += 1;
-        if self.since_collect >= COLLECT_EVERY {
-            self.since_collect = 0;
-            self.collect(txn);
-        }
+        let due = &mut self.agenda.due;
+        due.push_back(Due::Settle(fate));
+        due.extend(before.map(|session| Due::Doubt(session, commit)));
+        due.extend([Due::Retry, Due::Close]);
     }
 
-    /// Judges again what was waiting for this one.
-    fn retry(&mut self, judged: Option<&Transaction>, found: &mut Vec<Violation>) {
-        for (_, fate) in self.explainer.retry(judged) {
-            self.settle(fate, found);
-        }
-        for explained in self.explainer.certifiable() {
-            self.certify(&explained, found);
+    /// Does what is still to be done in this turn.
+    fn work_off(&mut self, found: &mut Vec<Violation>) {
+        while let Some(due) = self.agenda.due.pop_front() {
+            match due {
+                Due::Settle(fate) => self.settle(fate, found),
+                Due::Doubt(session, commit) => self.doubt(session, commit, found),
+                Due::Retry => {
+                    let again = self.explainer.retry(self.agenda.txn.as_deref());
+                    self.agenda.due.push_front(Due::Certify);
+                    for (_, fate) in again.into_iter().rev() {
+                        self.agenda.due.push_front(Due::Settle(fate));
+                    }
+                }
+                Due::Certify => {
+                    for explained in self.explainer.certifiable() {
+                        self.certify(&explained, found);
+                    }
+                }
+                Due::Close => self.close(),
+            }
         }
     }
 
@@ -391,22 +488,19 @@ impl Auditor {
     }
 
     /// Would the transaction have been right at the level that is claimed for it?
-    fn doubt(
-        &mut self,
-        txn: &Arc<Transaction>,
-        session: SessionState,
-        commit: Option<CommitId>,
-        found: &mut Vec<Violation>,
-    ) {
-        let (Some(level), Some(rules)) = (self.settings.claim, self.claim) else {
+    fn doubt(&mut self, session: SessionState, commit: Option<CommitId>, found: &mut Vec<Violation>) {
+        let (Some(level), Some(rules), Some(txn)) = (self.settings.claim, self.claim, &self.agenda.txn)
+        else {
             return;
         };
         let stronger = rules.read_point == ReadPoint::Transaction && rules.serial_order == SerialOrder::None;
         if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
             return;
         }
-        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit) {
-            self.accuse(&accusation, found);
+        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit)
+            && is_decidable(&accusation).is_ok()
+        {
+            self.accuse(Charge::Doubt(accusation), found);
         }
     }
 
@@ -421,108 +515,44 @@ impl Auditor {
                 }
             }
             Fate::Unknown(attempt, reason) => self.tally.count_unknown(&attempt, reason),
-            Fate::Suspect(accusation) => self.suspect(&accusation, found),
+            Fate::Suspect(accusation) => self.suspect(accusation, found),
         }
     }
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
-    fn suspect(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) {
+    fn suspect(&mut self, accusation: Box<Accusation>, found: &mut Vec<Violation>) {
         let (txn, step) = (&accusation.suspect.txn, accusation.suspect.step);
         let attempt = &accusation.attempt;
         let guessed = accusation
             .worlds
             .iter()
             .any(|(w, _)| w.is_guessed(txn, attempt, step));
-        let accused = match guessed {
-            true => Accused::Unknown("state_was_guessed"),
-            false => self.accuse(accusation, found),
+        let decidable = match guessed {
+            true => Err("state_was_guessed"),
+            false => is_decidable(&accusation),
         };
-        match accused {
-            Accused::Proved => {
-                self.tally.count(attempt, txn.level, "solver");
-                self.explainer.unlearn(txn, attempt, step);
-            }
-            Accused::Explained(members) => {
-                self.tally.count(attempt, txn.level, "solver");
-                self.explainer.distrust(&members);
-            }
-            Accused::Unknown(reason) => {
+        match decidable {
+            Ok(()) => self.accuse(Charge::Suspect(accusation), found),
+            Err(reason) => {
                 self.tally.count_unknown(attempt, reason);
                 self.explainer.unlearn(txn, attempt, step);
             }
         }
     }
 
-    /// Has the reference checker decide a suspicion in every world, and tells what is proved in all of them.
-    fn accuse(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) -> Accused {
-        let suspect = &accusation.suspect;
-        if suspect.rules.read_point == ReadPoint::Key && !reads_one_key(accusation) {
-            // Every row may come from another state, and nobody tries all of their combinations.
-            return Accused::Unknown("reads_by_key");
-        }
-        let shapes = vec![classify::shape(suspect, &self.explainer)];
-        let first_sight = story::fingerprint(suspect.difference.rule, suspect.level, &shapes);
-        if self.is_known(&first_sight) {
-            return Accused::Proved;
-        }
-        let mut proved = None;
-        for (world, commit) in &accusation.worlds {
-            match confirm::suspect(suspect, world, *commit, &self.explainer) {
-                Confirmed::Impossible { members, differences } => {
-                    proved.get_or_insert((world, *commit, members, differences));
-                }
-                Confirmed::Explained { members, .. } => return Accused::Explained(members),
-                Confirmed::Unknown(reason) => return Accused::Unknown(reason),
-            }
-        }
-        let Some((world, commit, members, differences)) = proved else {
-            return Accused::Unknown("order_left_open");
-        };
-        let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
-        if told.is_empty() {
-            told.push((0, suspect.step, suspect.difference.clone()));
-        }
-        let rule = classify::suspect(suspect, world, commit, &self.explainer);
-        let related = relate::story(rule, suspect, members, world, &self.explainer);
-        let proof = Proof {
-            rule,
-            level: suspect.level,
-            members: &related.members,
-            differences: &told,
-            edges: &related.edges,
-            shapes,
-            initial: story::initial_rows(&related.members, world),
-            ground: ground::of(&related.members, world, &self.explainer),
-        };
-        self.report(first_sight, story::tell(&proof), found);
-        Accused::Proved
-    }
-
-    /// Whether enough suspicions with this fingerprint were proved; if so it is counted.
-    fn is_known(&mut self, fingerprint: &str) -> bool {
-        let looked = self.looked.entry(fingerprint.to_owned()).or_default();
-        *looked += 1;
-        let enough = *looked > PROOFS_MAX;
-        if enough && let Some(at) = self.told.get(fingerprint) {
-            self.summary.violations[*at].repeats += 1;
-            return true;
-        }
-        false
-    }
-
     /// Tells a violation, or counts it if its like was told. `first_sight` is the fingerprint under which its
     /// suspicions are counted.
-    fn report(&mut self, first_sight: String, violation: Violation, found: &mut Vec<Violation>) {
+    fn report(&mut self, first_sight: &str, violation: &Violation, found: &mut Vec<Violation>) {
         if let Some(&at) = self.told.get(&violation.fingerprint) {
             self.summary.violations[at].repeats += 1;
-            self.told.insert(first_sight, at);
+            self.told.insert(first_sight.to_owned(), at);
             return;
         }
         let at = self.summary.violations.len();
         self.told.insert(violation.fingerprint.clone(), at);
-        self.told.insert(first_sight, at);
+        self.told.insert(first_sight.to_owned(), at);
         self.summary.violations.push(violation.clone());
-        found.push(violation);
+        found.push(violation.clone());
     }
 
     /// Whether transactions at this level were promised a serial order, or are claimed to have one.
@@ -571,45 +601,26 @@ impl Auditor {
             node.window = placed.observed;
         }
         if let Some(cycle) = self.certifier.add(node) {
-            self.cycle(&cycle, found);
+            self.cycle(cycle, found);
         }
     }
 
-    fn cycle(&mut self, cycle: &[(Node, &'static str)], found: &mut Vec<Violation>) {
-        let rule: &'static Rule = classify::cycle(cycle);
+    fn cycle(&mut self, nodes: Vec<(Node, &'static str)>, found: &mut Vec<Violation>) {
+        let rule = classify::cycle(&nodes);
         let level = self.settings.claim.unwrap_or(Level::Serializable);
-        let shapes = classify::shapes(cycle, &self.explainer);
-        let fingerprint = story::fingerprint(rule, level, &shapes);
-        if self.is_known(&fingerprint) {
+        self.accuse(Charge::Cycle { nodes, rule, level }, found);
+    }
+
+    /// The turn is over.
+    fn close(&mut self) {
+        let Some(txn) = self.agenda.txn.clone() else {
             return;
-        }
-        let real_time = self
-            .claim
-            .is_some_and(|rules| rules.serial_order == SerialOrder::RealTime);
-        let participates = |level: Level| self.is_serial(level);
-        match confirm::cycle(cycle, &self.explainer, participates, real_time) {
-            Confirmed::Impossible { members, differences } => {
-                let len = cycle.len();
-                let edges: Vec<relate::Relation> = cycle
-                    .iter()
-                    .enumerate()
-                    .map(|(at, (_, kind))| (at, (at + 1) % len, *kind, None))
-                    .collect();
-                let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
-                let proof = Proof {
-                    rule,
-                    level,
-                    members: &members[..len],
-                    differences: &told,
-                    edges: &edges,
-                    shapes,
-                    initial: story::initial_rows(&members[..len], self.explainer.world()),
-                    ground: ground::of(&members[..len], self.explainer.world(), &self.explainer),
-                };
-                self.report(fingerprint, story::tell(&proof), found);
-            }
-            Confirmed::Explained { .. } => self.tally.reason("cycle_explained"),
-            Confirmed::Unknown(reason) => self.tally.reason(reason),
+        };
+        self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
+        self.since_collect += 1;
+        if self.since_collect >= COLLECT_EVERY {
+            self.since_collect = 0;
+            self.collect(&txn);
         }
     }
 
@@ -635,11 +646,13 @@ impl Auditor {
     }
 }
 
-/// What became of a suspicion.
-enum Accused {
-    Proved,
-    Explained(Vec<Member>),
-    Unknown(&'static str),
+/// Whether the reference checker can have a say, or why not.
+fn is_decidable(accusation: &Accusation) -> Result<(), &'static str> {
+    match accusation.suspect.rules.read_point == ReadPoint::Key && !reads_one_key(accusation) {
+        // Every row may come from another state, and nobody tries all of their combinations.
+        true => Err("reads_by_key"),
+        false => Ok(()),
+    }
 }
 
 /// Whether the step in question looked at one key and nothing else.
@@ -648,8 +661,4 @@ fn reads_one_key(accusation: &Accusation) -> bool {
     let mut reads = accusation.attempt.reads.iter().filter(|read| read.step == step);
     let touches: Vec<&Touch> = reads.by_ref().flat_map(|read| &read.touches).collect();
     matches!(touches.as_slice(), [Touch::Key { .. }])
-}
-
-fn is_promised(rules: &LevelRules) -> bool {
-    rules.serial_order != SerialOrder::None
 }

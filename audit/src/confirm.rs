@@ -14,7 +14,7 @@ use crate::explain::{Explainer, Suspect};
 use crate::interpret::Difference;
 use crate::points::CommitId;
 use crate::reference::base::{Base, Delta};
-use crate::reference::{Case, Decision, Member, points, serial};
+use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
 use pgassay_rules::profile::RealTime;
@@ -45,6 +45,7 @@ pub fn suspect(
     world: &World,
     commit: Option<CommitId>,
     explainer: &Explainer,
+    work: &Work,
 ) -> Confirmed {
     let first = Member {
         txn: suspect.txn.clone(),
@@ -54,7 +55,12 @@ pub fn suspect(
         commit,
     };
     let members = vec![first];
-    let confirmed = close(members, world, explainer, POINTS_MEMBERS_MAX, points::decide);
+    let place = Place {
+        world,
+        explainer,
+        work,
+    };
+    let confirmed = place.close(members, POINTS_MEMBERS_MAX, points::decide);
     // What others saw may rule an explanation out.
     let Confirmed::Explained { members, delta } = confirmed else {
         return confirmed;
@@ -63,7 +69,7 @@ pub fn suspect(
     if witnessed.len() == members.len() || witnessed.len() > POINTS_MEMBERS_MAX {
         return Confirmed::Explained { members, delta };
     }
-    match close(witnessed, world, explainer, POINTS_MEMBERS_MAX, points::decide) {
+    match place.close(witnessed, POINTS_MEMBERS_MAX, points::decide) {
         Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
         decided => decided,
     }
@@ -91,6 +97,7 @@ pub fn cycle(
     explainer: &Explainer,
     participates: impl Fn(Level) -> bool,
     real_time: bool,
+    work: &Work,
 ) -> Confirmed {
     let members: Vec<Member> = nodes
         .iter()
@@ -102,8 +109,12 @@ pub fn cycle(
             commit: n.commit,
         })
         .collect();
-    let world = explainer.world();
-    let confirmed = close(members, world, explainer, SERIAL_MEMBERS_MAX, |case| {
+    let place = Place {
+        world: explainer.world(),
+        explainer,
+        work,
+    };
+    let confirmed = place.close(members, SERIAL_MEMBERS_MAX, |case| {
         serial::decide(case, real_time)
     });
     match confirmed {
@@ -116,57 +127,72 @@ pub fn cycle(
     }
 }
 
-fn close(
-    mut members: Vec<Member>,
-    world: &World,
-    explainer: &Explainer,
-    members_max: usize,
-    decide: impl Fn(&Case<'_>) -> Decision,
-) -> Confirmed {
-    loop {
-        // A snapshot that may be older than its statement may have seen any state since the trace began; those that
-        // are forgotten cannot be ruled out.
-        let any_earlier = members.iter().any(|m| m.rules.real_time == RealTime::AnyEarlier);
-        if any_earlier && world.order.settled() > FIRST {
-            return Confirmed::Unknown("older_states_forgotten");
-        }
-        let first = members.iter().map(|m| m.txn.sent()).min();
-        let start: Nanos = first.filter(|_| !any_earlier).unwrap_or(0);
-        let base = Base {
-            store: &world.store,
-            order: &world.order,
-            members: members.iter().filter_map(|m| m.commit).collect(),
-            start,
-            strays: Default::default(),
-        };
-        let case = Case {
-            base,
-            planner: &explainer.planner,
-            members: &members,
-        };
-        let decision = decide(&case);
-        let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
-        if strays.is_empty() {
-            return match decision {
-                Decision::Explained(delta) => Confirmed::Explained { members, delta },
-                Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
-                Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+/// One world, with what is known beside it.
+struct Place<'a> {
+    world: &'a World,
+    explainer: &'a Explainer,
+    work: &'a Work,
+}
+
+impl Place<'_> {
+    /// Decides a case together with everybody whose versions it stumbles upon.
+    fn close(
+        &self,
+        mut members: Vec<Member>,
+        members_max: usize,
+        decide: impl Fn(&Case<'_>) -> Decision,
+    ) -> Confirmed {
+        let Place {
+            world,
+            explainer,
+            work,
+        } = self;
+        loop {
+            // A snapshot that may be older than its statement may have seen any state since the trace began; those that
+            // are forgotten cannot be ruled out.
+            let any_earlier = members.iter().any(|m| m.rules.real_time == RealTime::AnyEarlier);
+            if any_earlier && world.order.settled() > FIRST {
+                return Confirmed::Unknown("older_states_forgotten");
+            }
+            let first = members.iter().map(|m| m.txn.sent()).min();
+            let start: Nanos = first.filter(|_| !any_earlier).unwrap_or(0);
+            let base = Base {
+                store: &world.store,
+                order: &world.order,
+                members: members.iter().filter_map(|m| m.commit).collect(),
+                start,
+                strays: Default::default(),
             };
-        }
-        if members.len() + strays.len() > members_max {
-            return Confirmed::Unknown("story_too_large");
-        }
-        for id in strays {
-            let Some(commit) = world.order.get(id) else {
-                return Confirmed::Unknown("story_forgotten");
+            let case = Case {
+                base,
+                planner: &explainer.planner,
+                members: &members,
+                work,
             };
-            members.push(Member {
-                txn: commit.txn.clone(),
-                level: commit.txn.level,
-                rules: explainer.rules_of(commit.txn.level),
-                session: explainer.session_of(&commit.txn),
-                commit: Some(id),
-            });
+            let decision = decide(&case);
+            let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
+            if strays.is_empty() {
+                return match decision {
+                    Decision::Explained(delta) => Confirmed::Explained { members, delta },
+                    Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
+                    Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+                };
+            }
+            if members.len() + strays.len() > members_max {
+                return Confirmed::Unknown("story_too_large");
+            }
+            for id in strays {
+                let Some(commit) = world.order.get(id) else {
+                    return Confirmed::Unknown("story_forgotten");
+                };
+                members.push(Member {
+                    txn: commit.txn.clone(),
+                    level: commit.txn.level,
+                    rules: explainer.rules_of(commit.txn.level),
+                    session: explainer.session_of(&commit.txn),
+                    commit: Some(id),
+                });
+            }
         }
     }
 }

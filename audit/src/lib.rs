@@ -29,6 +29,8 @@ pub mod coverage;
 pub mod verdict;
 pub mod story;
 pub mod script;
+pub mod cluster;
+pub mod pool;
 pub mod auditor;
 pub mod report;
 

@@ -188,7 +188,10 @@ impl Footprint {
             rows.peek().is_some() && rows.all(&none)
         };
         !self.wild.contains(&table)
-            && self.touches.iter().all(|(_, touch)| touch.table() != table || apart(touch))
+            && self
+                .touches
+                .iter()
+                .all(|(_, touch)| touch.table() != table || apart(touch))
             && self.written.iter().all(|w| w.table != table || is_apart(w))
     }
 

@@ -67,6 +67,7 @@ pub struct Suspect {
 }
 
 /// A suspect, and every world in which nothing explains it.
+#[derive(Clone)]
 pub struct Accusation {
     pub suspect: Suspect,
     /// Each with the suspect's own commit in it, if it wrote.
@@ -75,6 +76,7 @@ pub struct Accusation {
 }
 
 /// What became of one transaction.
+#[derive(Clone)]
 pub enum Fate {
     /// Explained; by which tier.
     Explained(Arc<Explained>, &'static str),
@@ -86,6 +88,7 @@ pub enum Fate {
 }
 
 /// A transaction that is judged, or told, when the others have had their turn.
+#[derive(Clone)]
 struct Waiting {
     task: Task,
     /// How it was explained in those worlds in which it was.
@@ -121,9 +124,10 @@ impl Ahead<'_> {
 /// How long a suspicion waits for transactions that were under way at the time, on the trace's clock.
 const WAIT_NS_MAX: Nanos = 5_000_000_000;
 
+#[derive(Clone)]
 pub struct Explainer {
     profile: Profile,
-    pub planner: Planner,
+    pub planner: Arc<Planner>,
     /// Never empty.
     worlds: Vec<World>,
     births: Births,
@@ -163,7 +167,7 @@ impl Explainer {
     pub fn new(profile: Profile) -> Explainer {
         Explainer {
             profile,
-            planner: Planner::new(),
+            planner: Arc::default(),
             worlds: vec![World::new(Arc::new(Catalog::default()))],
             births: Births::default(),
             sessions: FxHashMap::default(),
@@ -625,7 +629,10 @@ impl Explainer {
             if other.id == task.txn.id || world.is_ahead(other.id) {
                 continue;
             }
-            if self.spot(&mut world, &other).is_some_and(|spot| spot.misses(&own)) {
+            if self
+                .spot(&mut world, &other)
+                .is_some_and(|spot| spot.misses(&own))
+            {
                 continue;
             }
             let other = self.task(&other);
