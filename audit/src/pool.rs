@@ -38,6 +38,10 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    pub fn is_ready(&self) -> bool {
+        !self.answer.is_empty()
+    }
+
     pub fn wait(self) -> Decided {
         self.answer
             .recv()

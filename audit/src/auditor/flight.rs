@@ -10,7 +10,8 @@
 //! Always true:
 //!   - what is told, and in which order, depends neither on the number of workers, nor on how fast they are, nor on when
 //!     outcomes are taken over;
-//!   - outcomes are taken over in the order of the suspicions, at places that the records alone decide;
+//!   - outcomes are taken over in the order of the suspicions; they are waited for at places that the records alone
+//!     decide, so that neither what is kept for the way back nor the time until it is told grows without bound;
 //!   - a record is judged again once at most: meanwhile every suspicion is waited for.
 
 use super::{Auditor, Due, PROOFS_MAX};
@@ -25,7 +26,7 @@ use std::collections::VecDeque;
 /// Records that are taken while a suspicion is in flight; then it is waited for.
 const RECORDS_MAX: usize = 1_024;
 /// How long a suspicion is in flight before it is waited for, on the trace's clock.
-const FLIGHT_NS_MAX: Nanos = 100_000_000;
+const FLIGHT_NS_MAX: Nanos = 1_000_000_000;
 
 #[derive(Default)]
 pub(super) struct Flight {
@@ -111,6 +112,14 @@ impl Flight {
     /// Suspicions that no worker has begun with.
     pub(super) fn waiting(&self) -> usize {
         self.pool.waiting()
+    }
+
+    /// Whether nobody would have to wait for an outcome.
+    pub(super) fn is_ready(&self) -> bool {
+        self.suspicions.iter().all(|suspicion| match &suspicion.proof {
+            Proof::Asked(ticket) => ticket.is_ready(),
+            Proof::Kept(_) => true,
+        })
     }
 
     /// Whether what was done last may turn out to be wrong.
@@ -409,15 +418,13 @@ mod tests {
                 let records = script::parse(&story, expectation.level).expect("a story");
                 let claim = expectation.claim.is_some();
                 let (on_the_spot, _) = report(&records, 1, 0, claim);
-                for workers in [1, 4] {
-                    let (beside, stats) = report(&records, workers, 2, claim);
-                    assert!(beside == on_the_spot, "{} with {workers} workers", path.display());
-                    proofs += stats.proofs;
-                    went_back += stats.went_back;
-                }
+                let workers = 1 + records.len() % 3;
+                let (beside, stats) = report(&records, workers, 2, claim);
+                assert!(beside == on_the_spot, "{} with {workers} workers", path.display());
+                proofs += stats.proofs;
+                went_back += stats.went_back;
             }
         }
-        println!("{proofs} proofs, {went_back} times back");
         assert!(
             proofs > 100 && went_back > 0,
             "{proofs} proofs, {went_back} times back"
