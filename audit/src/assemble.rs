@@ -84,6 +84,7 @@ pub enum Assembled {
 }
 
 /// The transaction that a session is in.
+#[derive(Clone)]
 struct Open {
     steps: Vec<Step>,
     modes: Modes,
@@ -95,6 +96,7 @@ struct Open {
     torn: bool,
 }
 
+#[derive(Clone)]
 struct Session {
     facts: Arc<SessionFacts>,
     defaults: Modes,
@@ -108,7 +110,7 @@ struct Session {
 }
 
 /// Groups the statements of every session into transactions.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Assembler {
     classifier: Classifier,
     sessions: FxHashMap<SessionId, Session>,

@@ -1,11 +1,14 @@
 //! The door: records in, findings and totals out.
 //!
-//! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell.
+//! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell. Suspicions are confirmed
+//! beside the others ([`flight`]), and told as if each had been confirmed on the spot.
+
+mod flight;
 
 use crate::assemble::{Assembled, Assembler, End, Transaction};
 use crate::certify::{self, Certifier, Node};
 use crate::classify;
-use crate::confirm::{self, Confirmed};
+use crate::cluster::{Charge, Proved, is_promised};
 use crate::coverage::Tally;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
@@ -14,21 +17,20 @@ use crate::explain::run::{SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
 use crate::explain::world::Explained;
 use crate::explain::{Accusation, Ahead, Explainer, Fate};
-use crate::ground;
 use crate::interpret::Touch;
 use crate::points::{CommitId, PointId};
-use crate::reference::Member;
-use crate::relate;
+use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
-use crate::story::{self, Proof};
 use crate::trace::lex::{self, Effect};
 use crate::trace::{CatalogRead, Nanos, Record, Status, TableName};
 use crate::verdict::{Summary, Violation};
-use crate::withhold::{self, Kept, Reading, Wanted, Withheld};
+use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
+use flight::Flight;
+use pgassay_rules::Level;
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
-use pgassay_rules::{Level, Rule};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -39,7 +41,10 @@ pub struct Settings {
     pub profile: String,
     /// Judge every transaction at this level as well, besides the one on the wire.
     pub claim: Option<Level>,
+    /// Threads that prove suspicions, and how many of these may wait for one; with 0 each is proved before anything else
+    /// is judged.
     pub workers: usize,
+    pub proofs_len_max: usize,
     /// How much work one transaction is worth.
     pub limits: Limits,
 }
@@ -50,6 +55,7 @@ impl Default for Settings {
             profile: "postgres".to_owned(),
             claim: None,
             workers: 1,
+            proofs_len_max: 64,
             limits: Limits::default(),
         }
     }
@@ -92,10 +98,17 @@ pub struct Stats {
     /// Transactions that have ended and still matter: whose place is open, or that may still be part of a cycle.
     pub transactions_remembered: u64,
     pub solver_ns: u64,
-    /// Transactions in whose turn the audit crashed.
+    /// Transactions in whose turn the audit crashed, and suspicions that it crashed on.
     pub crashes: u64,
     /// Violations that were kept back because the catalog may have gone stale, whatever became of them.
     pub withheld: u64,
+    /// Suspicions that were decided again by the reference checker, those that are being, and of these the ones that no
+    /// worker has begun with.
+    pub proofs: u64,
+    pub proofs_open: u64,
+    pub proofs_waiting: u64,
+    /// How often a suspect was explained after all, so that what came since was judged again.
+    pub went_back: u64,
 }
 
 /// How many suspicions of one fingerprint are proved again; later ones are only counted.
@@ -133,6 +146,29 @@ pub struct Auditor {
     crashes: Vec<Crash>,
     /// How many transactions crashed the audit, with none in between that did not.
     crashed_in_a_row: usize,
+    agenda: Agenda,
+    flight: Flight,
+}
+
+/// What is still to be done in the turn of one transaction.
+#[derive(Clone, Default)]
+struct Agenda {
+    /// Whose turn it is; nobody's, when there are no more records.
+    txn: Option<Arc<Transaction>>,
+    /// Statements that were counted before.
+    counted: u64,
+    due: VecDeque<Due>,
+}
+
+#[derive(Clone)]
+enum Due {
+    Settle(Fate),
+    /// Would it have been right at the level that is claimed? With its session as it was, and its commit.
+    Doubt(SessionState, Option<CommitId>),
+    /// Judge again what was waiting for this one.
+    Retry,
+    Certify,
+    Close,
 }
 
 impl Auditor {
@@ -145,6 +181,7 @@ impl Auditor {
         let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
         let mut explainer = Explainer::new(profile);
         explainer.limits = settings.limits;
+        let flight = Flight::new(Pool::new(settings.workers, settings.proofs_len_max));
         Auditor {
             settings,
             claim,
@@ -163,11 +200,27 @@ impl Auditor {
             database: None,
             crashes: Vec::new(),
             crashed_in_a_row: 0,
+            agenda: Agenda::default(),
+            flight,
         }
     }
 
     /// Takes one record as far as it can be taken now; returns what was found wrong.
     pub fn take(&mut self, record: Record) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let mark = match &record {
+            Record::Mark { at } => Some(*at),
+            _ => None,
+        };
+        self.flight.remember(&record);
+        self.receive(record, &mut found);
+        if self.flight.is_due(mark) {
+            self.take_over(&mut found);
+        }
+        found
+    }
+
+    fn receive(&mut self, record: Record, found: &mut Vec<Violation>) {
         self.stats.taken += 1;
         match record {
             Record::Bootstrap(bootstrap) => {
@@ -203,26 +256,48 @@ impl Auditor {
                 self.sequence(assembled);
             }
         }
-        self.advance()
+        self.advance(found);
+    }
+
+    /// What is proved by now, if nothing has to be waited for: so that it is told while no records come. When this is
+    /// asked changes nothing but when it is told.
+    pub fn rest(&mut self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        if self.flight.is_ready() {
+            self.take_over(&mut found);
+        }
+        found
     }
 
     /// No more records will come: decides everything that is still open.
     pub fn finish(&mut self) -> Vec<Violation> {
-        let mut assembled = Vec::new();
-        self.assembler.finish(&mut assembled);
-        self.sequence(assembled);
-        self.sequencer.mark(Nanos::MAX);
-        let mut found = self.advance();
-        self.guard(None, &mut found, |auditor, found| auditor.retry(None, found));
-        self.release(&mut found);
-        let kept = self.withheld.take_all();
-        self.drop_kept(kept);
-        found
+        let mut found = Vec::new();
+        loop {
+            let mut assembled = Vec::new();
+            self.assembler.finish(&mut assembled);
+            self.sequence(assembled);
+            self.sequencer.mark(Nanos::MAX);
+            self.advance(&mut found);
+            self.begin(None);
+            self.agenda.due.push_back(Due::Retry);
+            self.guard(&mut found, Auditor::work_off);
+            if self.flight.is_empty() {
+                self.release(&mut found);
+                let kept = self.withheld.take_all();
+                self.drop_kept(kept);
+                return found;
+            }
+            // If something has to be judged again, it is not finished.
+            self.take_over(&mut found);
+        }
     }
 
     pub fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
         self.tally.fill(&mut summary);
+        // When each was told is another matter.
+        let place = |violation: &Violation| (violation.at, violation.id.clone());
+        summary.violations.sort_by_key(place);
         summary
     }
 
@@ -232,6 +307,9 @@ impl Auditor {
             versions_collected: self.explainer.world().store.versions_collected,
             transactions_open: self.assembler.open_len() as u64,
             solver_ns: self.explainer.effort.get().time.as_nanos() as u64,
+            proofs_open: self.flight.len() as u64,
+            proofs_waiting: self.flight.waiting() as u64,
+            went_back: self.flight.went_back(),
             transactions_remembered: self.explainer.world().order.open_len().max(self.certifier.len()) as u64,
             ..self.stats
         }
@@ -247,7 +325,7 @@ impl Auditor {
 
     /// Whether the catalog should be read again, because it may not be what it is taken for.
     pub fn wanted(&self) -> Option<Wanted> {
-        self.withheld.wanted(self.explainer.catalog())
+        self.withheld.wanted(self.explainer.catalog(), !self.flight.is_empty())
     }
 
     fn sequence(&mut self, assembled: Vec<Assembled>) {
@@ -260,13 +338,21 @@ impl Auditor {
     }
 
     /// Judges everything that can be judged now.
-    fn advance(&mut self) -> Vec<Violation> {
-        let mut found = Vec::new();
+    fn advance(&mut self, found: &mut Vec<Violation>) {
         while let Some(item) = self.sequencer.release() {
+            // What was suspected before the catalog is looked at again is told, or kept back, before.
+            if matches!(item, Item::Catalog(_) | Item::Bootstrap(_)) && self.take_over(found) {
+                // It was looked at when what came since was judged again.
+                continue;
+            }
             match item {
-                Item::Transaction(txn) => self.guard(Some(&txn), &mut found, |auditor, found| {
-                    auditor.judge(&txn, found);
-                }),
+                Item::Transaction(txn) => {
+                    self.begin(Some(txn.clone()));
+                    self.guard(found, |auditor, found| {
+                        auditor.judge(&txn);
+                        auditor.work_off(found);
+                    });
+                }
                 Item::Gap(gap) => {
                     self.summary.gaps += 1;
                     if gap.may_hide_ddl() {
@@ -284,7 +370,7 @@ impl Auditor {
                     self.explainer.bootstrap(&bootstrap);
                     self.withheld.begin(&bootstrap.catalog, self.explainer.catalog());
                 }
-                Item::Catalog(read) => self.look_at(&read, &mut found),
+                Item::Catalog(read) => self.look_at(&read, found),
                 Item::Reread(reread) => {
                     // Somebody whose turn is still to come may have been seen.
                     let early = self.sequencer.hasty_before(reread.window.done).next().is_some();
@@ -303,9 +389,19 @@ impl Auditor {
                     }
                 }
             }
-            self.release(&mut found);
+            self.release(found);
         }
-        found
+    }
+
+    /// The turn of a transaction begins.
+    fn begin(&mut self, txn: Option<Arc<Transaction>>) {
+        self.agenda.txn = txn;
+        self.agenda.counted = self.counted();
+    }
+
+    /// Statements that are counted, or will be as soon as a suspicion is decided.
+    fn counted(&self) -> u64 {
+        self.tally.statements() + self.flight.statements()
     }
 
     /// The catalog was read again.
@@ -320,7 +416,7 @@ impl Auditor {
             Reading::Idle => {}
             Reading::Confirmed(kept) => {
                 for kept in kept {
-                    self.tell(kept.first_sight, kept.violation, found);
+                    self.tell(&kept.first_sight, &kept.violation, found);
                 }
             }
             Reading::Changed(kept) => {
@@ -347,64 +443,70 @@ impl Auditor {
         let sequencer = &self.sequencer;
         let is_over = |kept: &Kept| sequencer.hasty_before(kept.done).next().is_none();
         for kept in self.withheld.release(is_over) {
-            self.tell(kept.first_sight, kept.violation, found);
+            self.tell(&kept.first_sight, &kept.violation, found);
         }
     }
 
     /// A crash costs what is being judged, and what was known: everything is learned again. One after the other is for
     /// somebody else to end.
-    fn guard(
-        &mut self,
-        txn: Option<&Arc<Transaction>>,
-        found: &mut Vec<Violation>,
-        judge: impl FnOnce(&mut Auditor, &mut Vec<Violation>),
-    ) {
-        let counted = self.tally.statements();
+    fn guard(&mut self, found: &mut Vec<Violation>, judge: impl FnOnce(&mut Auditor, &mut Vec<Violation>)) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| judge(self, found))) else {
             self.crashed_in_a_row = 0;
             return;
         };
         self.crashed_in_a_row += 1;
         if self.crashed_in_a_row > CRASHES_IN_A_ROW_MAX {
+            self.land(found);
             resume_unwind(panic);
         }
-        if let Some(txn) = txn {
+        self.agenda.due.clear();
+        let txn = self.agenda.txn.take();
+        if let Some(txn) = &txn {
             self.crashed(txn, crash::message(&*panic));
         } else {
             self.stats.crashes += 1;
         }
-        let until = txn.map_or(Nanos::MAX, |txn| txn.end.window().done);
+        let until = txn.as_ref().map_or(Nanos::MAX, |txn| txn.end.window().done);
         let waiting = self.explainer.recover(until);
         let is_about_rows = |txn: &Arc<Transaction>| {
             let tables = AssertUnwindSafe(|| self.explainer.tables_of(txn));
             !says_more_than_data(txn) && catch_unwind(tables).is_ok_and(|tables| tables.is_some())
         };
-        if !txn.is_some_and(is_about_rows) {
+        if !txn.as_ref().is_some_and(is_about_rows) {
             self.withheld.doubt(until, self.explainer.catalog());
         }
         self.certifier = Certifier::default();
-        let uncounted = self.tally.statements() == counted;
-        for txn in waiting.iter().chain(txn.filter(|_| uncounted)) {
+        let uncounted = self.counted() == self.agenda.counted;
+        for txn in waiting.iter().chain(txn.as_ref().filter(|_| uncounted)) {
             self.tally.count_unjudged(txn, crash::REASON);
         }
     }
 
     /// Remembers a crash until somebody asks for it.
     fn crashed(&mut self, txn: &Arc<Transaction>, message: Arc<str>) {
+        let others = self.explainer.recent_committed().chain(self.sequencer.upcoming());
+        let crash = Crash::new(txn, message, others);
+        self.keep_crash(&crash);
+    }
+
+    fn keep_crash(&mut self, crash: &Crash) {
         self.stats.crashes += 1;
         if self.crashes.len() < CRASHES_MAX {
-            let others = self.explainer.recent_committed().chain(self.sequencer.upcoming());
-            let crash = Crash::new(txn, message, others);
-            self.crashes.push(crash);
+            self.crashes.push(crash.clone());
         }
     }
 
     /// What has crashed since the last time, as far as it was kept.
     pub fn take_crashes(&mut self) -> Vec<Crash> {
-        std::mem::take(&mut self.crashes)
+        match self.flight.may_go_back() {
+            // It may crash again.
+            true => Vec::new(),
+            false => std::mem::take(&mut self.crashes),
+        }
     }
 
-    fn judge(&mut self, txn: &Arc<Transaction>, found: &mut Vec<Violation>) {
+    /// Judges a transaction; what follows from it is put on the agenda.
+    fn judge(&mut self, txn: &Arc<Transaction>) {
         self.summary.transactions += 1;
         self.stats.judged += txn.steps.len() as u64;
         let database = &txn.facts.database;
@@ -422,7 +524,7 @@ impl Auditor {
         if txn.vague {
             self.tally.count_unjudged(txn, "begun_unseen");
             self.explainer.follow(txn);
-            self.retry(Some(txn), found);
+            self.agenda.due.push_back(Due::Retry);
             return;
         }
         let rules = self.rules_of(txn.level);
@@ -430,7 +532,7 @@ impl Auditor {
         if aborted && rules.aborted_reads == AbortedReads::Anything {
             self.tally.count_aborted(txn);
             self.explainer.pass_over(txn);
-            self.retry(Some(txn), found);
+            self.agenda.due.push_back(Due::Retry);
             return;
         }
         let ahead = Ahead {
@@ -448,26 +550,32 @@ impl Auditor {
             Fate::Explained(done, _) => done.commit,
             _ => None,
         };
-        self.settle(fate, found);
-        if let Some(session) = before {
-            self.doubt(txn, session, commit, found);
-        }
-        self.retry(Some(txn), found);
-        self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
-        self.since_collect += 1;
-        if self.since_collect >= COLLECT_EVERY {
-            self.since_collect = 0;
-            self.collect(txn);
-        }
+        let due = &mut self.agenda.due;
+        due.push_back(Due::Settle(fate));
+        due.extend(before.map(|session| Due::Doubt(session, commit)));
+        due.extend([Due::Retry, Due::Close]);
     }
 
-    /// Judges again what was waiting for this one.
-    fn retry(&mut self, judged: Option<&Transaction>, found: &mut Vec<Violation>) {
-        for (_, fate) in self.explainer.retry(judged) {
-            self.settle(fate, found);
-        }
-        for explained in self.explainer.certifiable() {
-            self.certify(&explained, found);
+    /// Does what is still to be done in this turn.
+    fn work_off(&mut self, found: &mut Vec<Violation>) {
+        while let Some(due) = self.agenda.due.pop_front() {
+            match due {
+                Due::Settle(fate) => self.settle(fate, found),
+                Due::Doubt(session, commit) => self.doubt(session, commit, found),
+                Due::Retry => {
+                    let again = self.explainer.retry(self.agenda.txn.as_deref());
+                    self.agenda.due.push_front(Due::Certify);
+                    for (_, fate) in again.into_iter().rev() {
+                        self.agenda.due.push_front(Due::Settle(fate));
+                    }
+                }
+                Due::Certify => {
+                    for explained in self.explainer.certifiable() {
+                        self.certify(&explained, found);
+                    }
+                }
+                Due::Close => self.close(),
+            }
         }
     }
 
@@ -477,28 +585,25 @@ impl Auditor {
     }
 
     /// Would the transaction have been right at the level that is claimed for it?
-    fn doubt(
-        &mut self,
-        txn: &Arc<Transaction>,
-        session: SessionState,
-        commit: Option<CommitId>,
-        found: &mut Vec<Violation>,
-    ) {
-        let (Some(level), Some(rules)) = (self.settings.claim, self.claim) else {
+    fn doubt(&mut self, session: SessionState, commit: Option<CommitId>, found: &mut Vec<Violation>) {
+        let (Some(level), Some(rules), Some(txn)) = (self.settings.claim, self.claim, &self.agenda.txn)
+        else {
             return;
         };
         let stronger = rules.read_point == ReadPoint::Transaction && rules.serial_order == SerialOrder::None;
         if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
             return;
         }
-        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit) {
-            self.accuse(&accusation, found);
+        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit)
+            && is_decidable(&accusation).is_ok()
+        {
+            self.accuse(Charge::Doubt(accusation), found);
         }
     }
 
     /// What follows from the fate of one transaction.
     fn settle(&mut self, fate: Fate, found: &mut Vec<Violation>) {
-        let doubt = self.withheld.is_in_doubt().then_some(withhold::REASON);
+        let doubt = self.withheld.now().is_in_doubt().then_some(withhold::REASON);
         match fate {
             Fate::Deferred => {}
             Fate::Explained(done, tier) => {
@@ -508,125 +613,45 @@ impl Auditor {
                 }
             }
             Fate::Unknown(attempt, reason) => self.tally.count_unknown(&attempt, reason),
-            Fate::Suspect(accusation) => self.suspect(&accusation, found),
+            Fate::Suspect(accusation) => self.suspect(accusation, found),
         }
     }
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
-    fn suspect(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) {
+    fn suspect(&mut self, accusation: Box<Accusation>, found: &mut Vec<Violation>) {
         let (txn, step) = (&accusation.suspect.txn, accusation.suspect.step);
         let attempt = &accusation.attempt;
-        let doubt = self.withheld.is_in_doubt().then_some(withhold::REASON);
         let guessed = accusation
             .worlds
             .iter()
             .any(|(w, _)| w.is_guessed(txn, attempt, step));
-        let accused = match guessed {
-            true => Accused::Unknown("state_was_guessed"),
-            false => self.accuse(accusation, found),
+        let decidable = match guessed {
+            true => Err("state_was_guessed"),
+            false => is_decidable(&accusation),
         };
-        match accused {
-            Accused::Proved => {
-                self.tally.count(attempt, txn.level, "solver", doubt);
-                self.explainer.unlearn(txn, attempt, step);
-            }
-            Accused::Explained(members) => {
-                self.tally.count(attempt, txn.level, "solver", doubt);
-                self.explainer.distrust(&members);
-            }
-            Accused::Unknown(reason) => {
+        match decidable {
+            Ok(()) => self.accuse(Charge::Suspect(accusation), found),
+            Err(reason) => {
                 self.tally.count_unknown(attempt, reason);
                 self.explainer.unlearn(txn, attempt, step);
             }
         }
     }
 
-    /// Has the reference checker decide a suspicion in every world, and tells what is proved in all of them.
-    fn accuse(&mut self, accusation: &Accusation, found: &mut Vec<Violation>) -> Accused {
-        let suspect = &accusation.suspect;
-        if suspect.rules.read_point == ReadPoint::Key && !reads_one_key(accusation) {
-            // Every row may come from another state, and nobody tries all of their combinations.
-            return Accused::Unknown("reads_by_key");
-        }
-        let shapes = vec![classify::shape(suspect, &self.explainer)];
-        let first_sight = story::fingerprint(suspect.difference.rule, suspect.level, &shapes);
-        if self.is_known(&first_sight) {
-            return Accused::Proved;
-        }
-        let mut proved = None;
-        for (world, commit) in &accusation.worlds {
-            match confirm::suspect(suspect, world, *commit, &self.explainer) {
-                Confirmed::Impossible { members, differences } => {
-                    proved.get_or_insert((world, *commit, members, differences));
-                }
-                Confirmed::Explained { members, .. } => return Accused::Explained(members),
-                Confirmed::Unknown(reason) => return Accused::Unknown(reason),
-            }
-        }
-        let Some((world, commit, members, differences)) = proved else {
-            return Accused::Unknown("order_left_open");
-        };
-        let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
-        if told.is_empty() {
-            told.push((0, suspect.step, suspect.difference.clone()));
-        }
-        let rule = classify::suspect(suspect, world, commit, &self.explainer);
-        let alone = ["internal_inconsistency", "stale_read"].contains(&rule.name);
-        if alone && !suspect.rules.internal && has_written_before(accusation) {
-            // Without its own writes, which it need not see, a committed state explains the answer.
-            return Accused::Unknown("own_writes");
-        }
-        let related = relate::story(rule, suspect, members, world, &self.explainer);
-        let proof = Proof {
-            rule,
-            level: suspect.level,
-            members: &related.members,
-            differences: &told,
-            edges: &related.edges,
-            shapes,
-            initial: story::initial_rows(&related.members, world),
-            ground: ground::of(&related.members, world, &self.explainer),
-        };
-        let violation = story::tell(&proof);
-        self.report(first_sight, violation, &related.members, found);
-        Accused::Proved
-    }
-
-    /// Whether enough suspicions with this fingerprint were proved; if so it is counted.
-    fn is_known(&mut self, fingerprint: &str) -> bool {
-        let looked = self.looked.entry(fingerprint.to_owned()).or_default();
-        *looked += 1;
-        let enough = *looked > PROOFS_MAX;
-        if enough && let Some(at) = self.told.get(fingerprint) {
-            self.summary.violations[*at].repeats += 1;
-            return true;
-        }
-        enough && self.withheld.repeat(fingerprint)
-    }
-
-    /// Tells a violation, or keeps it back while it may be the catalog that is wrong. `first_sight` is the fingerprint
-    /// under which its suspicions are counted.
-    fn report(
-        &mut self,
-        first_sight: String,
-        violation: Violation,
-        members: &[Member],
-        found: &mut Vec<Violation>,
-    ) {
-        let ends = members.iter().map(|member| match member.txn.end {
-            End::Unknown(window) => window.sent,
-            end => end.window().done,
-        });
-        let done = ends.max().unwrap_or(violation.at);
+    /// Tells what was proved, or keeps it back while it may be the catalog that is wrong, as things stood when it was
+    /// suspected. `first_sight` is the fingerprint under which its suspicions are counted.
+    fn report(&mut self, first_sight: &str, proved: &Proved, stood: &Standing, found: &mut Vec<Violation>) {
+        let (violation, done) = (&proved.violation, proved.done);
+        let known = |tables: &Vec<TableId>| stood.are_known(tables);
+        let doubted = stood.may_be_wrong(done) && !proved.tables.as_ref().is_some_and(known);
         let beside = self.sequencer.hasty_before(done).next().is_some();
-        let doubted = self.withheld.may_be_wrong(done) && !self.are_known(members);
         if !beside && !doubted {
             return self.tell(first_sight, violation, found);
         }
         self.stats.withheld += u64::from(doubted);
         let kept = Kept {
-            first_sight,
-            violation,
+            first_sight: first_sight.to_owned(),
+            violation: violation.clone(),
             done,
         };
         if !self.withheld.keep(kept) {
@@ -634,27 +659,18 @@ impl Auditor {
         }
     }
 
-    /// Whether what these are about was made after the catalog had been in doubt.
-    fn are_known(&self, members: &[Member]) -> bool {
-        let tables: Option<Vec<Vec<TableId>>> = members
-            .iter()
-            .map(|member| self.explainer.tables_of(&member.txn))
-            .collect();
-        tables.is_some_and(|tables| self.withheld.are_known(&tables.concat()))
-    }
-
     /// Tells a violation, or counts it if its like was told.
-    fn tell(&mut self, first_sight: String, violation: Violation, found: &mut Vec<Violation>) {
+    fn tell(&mut self, first_sight: &str, violation: &Violation, found: &mut Vec<Violation>) {
         if let Some(&at) = self.told.get(&violation.fingerprint) {
             self.summary.violations[at].repeats += 1;
-            self.told.insert(first_sight, at);
+            self.told.insert(first_sight.to_owned(), at);
             return;
         }
         let at = self.summary.violations.len();
         self.told.insert(violation.fingerprint.clone(), at);
-        self.told.insert(first_sight, at);
+        self.told.insert(first_sight.to_owned(), at);
         self.summary.violations.push(violation.clone());
-        found.push(violation);
+        found.push(violation.clone());
     }
 
     /// Whether transactions at this level were promised a serial order, or are claimed to have one.
@@ -710,44 +726,26 @@ impl Auditor {
         }
         let real_time = self.is_in_real_time(txn.level);
         if let Some(cycle) = self.certifier.add(node, real_time) {
-            self.cycle(&cycle, found);
+            self.cycle(cycle, found);
         }
     }
 
-    fn cycle(&mut self, cycle: &[(Node, &'static str)], found: &mut Vec<Violation>) {
-        let rule: &'static Rule = classify::cycle(cycle);
-        let level = self.settings.claim.unwrap_or(cycle[0].0.level);
-        let shapes = classify::shapes(cycle, &self.explainer);
-        let fingerprint = story::fingerprint(rule, level, &shapes);
-        if self.is_known(&fingerprint) {
+    fn cycle(&mut self, nodes: Vec<(Node, &'static str)>, found: &mut Vec<Violation>) {
+        let rule = classify::cycle(&nodes);
+        let level = self.settings.claim.unwrap_or(nodes[0].0.level);
+        self.accuse(Charge::Cycle { nodes, rule, level }, found);
+    }
+
+    /// The turn is over.
+    fn close(&mut self) {
+        let Some(txn) = self.agenda.txn.clone() else {
             return;
-        }
-        let real_time = self.is_in_real_time(level);
-        let participates = |level: Level| self.is_serial(level);
-        match confirm::cycle(cycle, &self.explainer, participates, real_time) {
-            Confirmed::Impossible { members, differences } => {
-                let len = cycle.len();
-                let edges: Vec<relate::Relation> = cycle
-                    .iter()
-                    .enumerate()
-                    .map(|(at, (_, kind))| (at, (at + 1) % len, *kind, None))
-                    .collect();
-                let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
-                let proof = Proof {
-                    rule,
-                    level,
-                    members: &members[..len],
-                    differences: &told,
-                    edges: &edges,
-                    shapes,
-                    initial: story::initial_rows(&members[..len], self.explainer.world()),
-                    ground: ground::of(&members[..len], self.explainer.world(), &self.explainer),
-                };
-                let violation = story::tell(&proof);
-                self.report(fingerprint, violation, &members[..len], found);
-            }
-            Confirmed::Explained { .. } => self.tally.reason("cycle_explained"),
-            Confirmed::Unknown(reason) => self.tally.reason(reason),
+        };
+        self.stats.judged_until = self.stats.judged_until.max(txn.end.window().sent);
+        self.since_collect += 1;
+        if self.since_collect >= COLLECT_EVERY {
+            self.since_collect = 0;
+            self.collect(&txn);
         }
     }
 
@@ -773,11 +771,13 @@ impl Auditor {
     }
 }
 
-/// What became of a suspicion.
-enum Accused {
-    Proved,
-    Explained(Vec<Member>),
-    Unknown(&'static str),
+/// Whether the reference checker can have a say, or why not.
+fn is_decidable(accusation: &Accusation) -> Result<(), &'static str> {
+    match accusation.suspect.rules.read_point == ReadPoint::Key && !reads_one_key(accusation) {
+        // Every row may come from another state, and nobody tries all of their combinations.
+        true => Err("reads_by_key"),
+        false => Ok(()),
+    }
 }
 
 /// Whether the step in question looked at one key and nothing else.
@@ -809,14 +809,4 @@ fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
 fn says_more_than_data(txn: &Transaction) -> bool {
     let is_more = |text: &str| matches!(lex::effect(text), Effect::Other | Effect::Several);
     txn.steps.iter().any(|step| is_more(&step.seen.text))
-}
-
-/// Whether the transaction had written something before the step in question.
-fn has_written_before(accusation: &Accusation) -> bool {
-    let step = accusation.suspect.step;
-    accusation.attempt.wrote.iter().any(|wrote| *wrote < step)
-}
-
-fn is_promised(rules: &LevelRules) -> bool {
-    rules.serial_order != SerialOrder::None
 }

@@ -52,6 +52,7 @@ pub struct Read {
     pub decided: Vec<(CommitId, bool)>,
 }
 
+#[derive(Clone)]
 pub struct Node {
     pub txn: Arc<Transaction>,
     pub level: Level,
@@ -89,7 +90,7 @@ impl Node {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Certifier {
     nodes: FxHashMap<u64, Node>,
     places: Places,

@@ -15,7 +15,7 @@ use crate::explain::{Explainer, Suspect};
 use crate::interpret::Difference;
 use crate::points::CommitId;
 use crate::reference::base::{Base, Delta};
-use crate::reference::{Case, Decision, Member, points, serial};
+use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, RealTime, SerialOrder, Writes};
@@ -47,6 +47,7 @@ pub fn suspect(
     world: &World,
     commit: Option<CommitId>,
     explainer: &Explainer,
+    work: &Work,
 ) -> Confirmed {
     let first = Member {
         txn: suspect.txn.clone(),
@@ -68,7 +69,12 @@ pub fn suspect(
         true => serial::decide(case, real_time),
         false => points::decide(case),
     };
-    let confirmed = close(members, world, explainer, members_max, decide);
+    let place = Place {
+        world,
+        explainer,
+        work,
+    };
+    let confirmed = place.close(members, members_max, decide);
     // What others saw may rule an explanation out.
     let Confirmed::Explained { members, delta } = confirmed else {
         return confirmed;
@@ -77,7 +83,7 @@ pub fn suspect(
     if witnessed.len() == members.len() || witnessed.len() > members_max {
         return Confirmed::Explained { members, delta };
     }
-    match close(witnessed, world, explainer, members_max, decide) {
+    match place.close(witnessed, members_max, decide) {
         Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
         decided => decided,
     }
@@ -115,6 +121,7 @@ pub fn cycle(
     explainer: &Explainer,
     participates: impl Fn(Level) -> bool,
     real_time: bool,
+    work: &Work,
 ) -> Confirmed {
     let members: Vec<Member> = nodes
         .iter()
@@ -126,8 +133,12 @@ pub fn cycle(
             commit: n.commit,
         })
         .collect();
-    let world = explainer.world();
-    let confirmed = close(members, world, explainer, SERIAL_MEMBERS_MAX, |case| {
+    let place = Place {
+        world: explainer.world(),
+        explainer,
+        work,
+    };
+    let confirmed = place.close(members, SERIAL_MEMBERS_MAX, |case| {
         serial::decide(case, real_time)
     });
     match confirmed {
@@ -140,59 +151,75 @@ pub fn cycle(
     }
 }
 
-fn close(
-    mut members: Vec<Member>,
-    world: &World,
-    explainer: &Explainer,
-    members_max: usize,
-    decide: impl Fn(&Case<'_>) -> Decision,
-) -> Confirmed {
-    loop {
-        // A snapshot that may be older than its statement may have seen any state since the trace began; those that
-        // are forgotten cannot be ruled out.
-        // Where a serial order is all that is promised, what is known of the state may be one of several that were.
-        let any_earlier = |m: &Member| m.rules.real_time == RealTime::AnyEarlier || is_serial_alone(&m.rules);
-        let any_earlier = members.iter().any(any_earlier);
-        if any_earlier && world.order.settled() > FIRST {
-            return Confirmed::Unknown("older_states_forgotten");
-        }
-        let first = members.iter().map(|m| m.txn.sent()).min();
-        let start: Nanos = first.filter(|_| !any_earlier).unwrap_or(0);
-        let base = Base {
-            store: &world.store,
-            order: &world.order,
-            members: members.iter().filter_map(|m| m.commit).collect(),
-            start,
-            strays: Default::default(),
-        };
-        let case = Case {
-            base,
-            planner: &explainer.planner,
-            members: &members,
-        };
-        let decision = decide(&case);
-        let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
-        if strays.is_empty() {
-            return match decision {
-                Decision::Explained(delta) => Confirmed::Explained { members, delta },
-                Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
-                Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+/// One world, with what is known beside it.
+struct Place<'a> {
+    world: &'a World,
+    explainer: &'a Explainer,
+    work: &'a Work,
+}
+
+impl Place<'_> {
+    /// Decides a case together with everybody whose versions it stumbles upon.
+    fn close(
+        &self,
+        mut members: Vec<Member>,
+        members_max: usize,
+        decide: impl Fn(&Case<'_>) -> Decision,
+    ) -> Confirmed {
+        let Place {
+            world,
+            explainer,
+            work,
+        } = self;
+        loop {
+            // A snapshot that may be older than its statement may have seen any state since the trace began; those that
+            // are forgotten cannot be ruled out.
+            // Where a serial order is all that is promised, what is known of the state may be one of several that were.
+            let any_earlier =
+                |m: &Member| m.rules.real_time == RealTime::AnyEarlier || is_serial_alone(&m.rules);
+            let any_earlier = members.iter().any(any_earlier);
+            if any_earlier && world.order.settled() > FIRST {
+                return Confirmed::Unknown("older_states_forgotten");
+            }
+            let first = members.iter().map(|m| m.txn.sent()).min();
+            let start: Nanos = first.filter(|_| !any_earlier).unwrap_or(0);
+            let base = Base {
+                store: &world.store,
+                order: &world.order,
+                members: members.iter().filter_map(|m| m.commit).collect(),
+                start,
+                strays: Default::default(),
             };
-        }
-        if members.len() + strays.len() > members_max {
-            return Confirmed::Unknown("story_too_large");
-        }
-        for id in strays {
-            let Some(commit) = world.order.get(id) else {
-                return Confirmed::Unknown("story_forgotten");
+            let case = Case {
+                base,
+                planner: &explainer.planner,
+                members: &members,
+                work,
             };
-            members.push(Member {
-                txn: commit.txn.clone(),
-                level: commit.txn.level,
-                rules: explainer.rules_of(commit.txn.level),
-                session: explainer.session_of(&commit.txn),
-                commit: Some(id),
-            });
+            let decision = decide(&case);
+            let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
+            if strays.is_empty() {
+                return match decision {
+                    Decision::Explained(delta) => Confirmed::Explained { members, delta },
+                    Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
+                    Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+                };
+            }
+            if members.len() + strays.len() > members_max {
+                return Confirmed::Unknown("story_too_large");
+            }
+            for id in strays {
+                let Some(commit) = world.order.get(id) else {
+                    return Confirmed::Unknown("story_forgotten");
+                };
+                members.push(Member {
+                    txn: commit.txn.clone(),
+                    level: commit.txn.level,
+                    rules: explainer.rules_of(commit.txn.level),
+                    session: explainer.session_of(&commit.txn),
+                    commit: Some(id),
+                });
+            }
         }
     }
 }

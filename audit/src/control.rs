@@ -47,7 +47,7 @@ pub struct Modes {
 
 const REMEMBERED_MAX: usize = 4_096;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Classifier {
     remembered: FxHashMap<Arc<str>, Arc<[Control]>>,
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Shapes that are counted one by one; the rest share a line.
 const SHAPES_MAX: usize = 2_000;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counts {
     checked: u64,
     partial: u64,
@@ -21,7 +21,7 @@ struct Counts {
     reasons: BTreeMap<String, u64>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Tally {
     shapes: FxHashMap<Arc<str>, Counts>,
     reasons: BTreeMap<String, u64>,

@@ -30,6 +30,8 @@ pub mod withhold;
 pub mod verdict;
 pub mod story;
 pub mod script;
+pub mod cluster;
+pub mod pool;
 pub mod auditor;
 pub mod report;
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 type Numbers = SmallVec<[u64; 2]>;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Places {
     tables: FxHashMap<TableId, Place>,
     /// Which transaction made a version of a row, by its address.
@@ -26,7 +26,7 @@ pub struct Places {
 }
 
 /// One table.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Place {
     shapes: Vec<Shape>,
     scanners: Vec<u64>,
@@ -35,6 +35,7 @@ struct Place {
 }
 
 /// The columns by which rows of a table are looked up.
+#[derive(Clone)]
 struct Shape {
     columns: Arc<[usize]>,
     readers: FxHashMap<u64, Numbers>,

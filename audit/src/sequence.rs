@@ -54,7 +54,7 @@ pub enum Item {
     },
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Sequencer {
     waiting: BTreeMap<(Key, u64), Item>,
     /// Of these, the committed transactions that are not spread, by when they were sent: they may have come before
@@ -65,6 +65,11 @@ pub struct Sequencer {
 }
 
 impl Sequencer {
+    /// The last mark.
+    pub fn marked(&self) -> Nanos {
+        self.mark
+    }
+
     pub fn add(&mut self, txn: Arc<Transaction>) {
         if is_hasty(&txn) {
             self.hasty.insert((txn.sent(), txn.id), txn.clone());

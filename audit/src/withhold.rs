@@ -35,7 +35,7 @@ pub struct Wanted {
 }
 
 /// A violation that is not told yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Kept {
     /// The fingerprint under which its suspicions are counted.
     pub first_sight: String,
@@ -56,12 +56,14 @@ pub enum Reading {
 }
 
 /// The catalog in use was read, or can be relied on, as this version.
+#[derive(Clone)]
 struct Basis {
     version: String,
     catalog: Arc<Catalog>,
 }
 
 /// Something may have changed the catalog, and nobody saw what.
+#[derive(Clone)]
 struct Doubt {
     /// When it was over.
     until: Nanos,
@@ -71,41 +73,15 @@ struct Doubt {
     catalog: Arc<Catalog>,
 }
 
-#[derive(Default)]
-pub struct Withheld {
-    basis: Option<Basis>,
+/// What can be relied on at one time.
+#[derive(Clone, Default)]
+pub struct Standing {
     /// What ended before this was judged by the right catalog.
     right_until: Nanos,
     doubt: Option<Doubt>,
-    kept: Vec<Kept>,
 }
 
-impl Withheld {
-    /// Somebody may have changed the catalog unseen, at the latest at `until`.
-    pub fn doubt(&mut self, until: Nanos, catalog: &Arc<Catalog>) {
-        let until = self.doubt.as_ref().map_or(until, |doubt| doubt.until.max(until));
-        self.doubt = Some(Doubt {
-            until,
-            fresh: true,
-            catalog: catalog.clone(),
-        });
-    }
-
-    /// Nobody whom nobody sees does anything after `at`.
-    pub fn settle(&mut self, at: Nanos) {
-        if let Some(doubt) = &mut self.doubt {
-            doubt.until = doubt.until.min(at);
-            doubt.fresh = true;
-        }
-    }
-
-    /// What was made by somebody who had ended at `at` may have been changed since, if the doubt reaches that far.
-    pub fn follow(&mut self, at: Nanos, catalog: &Arc<Catalog>) {
-        if let Some(doubt) = self.doubt.as_mut().filter(|doubt| at <= doubt.until) {
-            doubt.catalog = catalog.clone();
-        }
-    }
-
+impl Standing {
     pub fn is_in_doubt(&self) -> bool {
         self.doubt.is_some()
     }
@@ -122,6 +98,53 @@ impl Withheld {
             let is_new = |table: &TableId| doubt.catalog.table(*table).is_none();
             doubt.until != Nanos::MAX && doubt.catalog.is_plain() && tables.iter().all(is_new)
         })
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Withheld {
+    basis: Option<Basis>,
+    now: Standing,
+    kept: Vec<Kept>,
+}
+
+impl Withheld {
+    /// Somebody may have changed the catalog unseen, at the latest at `until`.
+    pub fn doubt(&mut self, until: Nanos, catalog: &Arc<Catalog>) {
+        let until = self
+            .now
+            .doubt
+            .as_ref()
+            .map_or(until, |doubt| doubt.until.max(until));
+        self.now.doubt = Some(Doubt {
+            until,
+            fresh: true,
+            catalog: catalog.clone(),
+        });
+    }
+
+    /// Nobody whom nobody sees does anything after `at`.
+    pub fn settle(&mut self, at: Nanos) {
+        if let Some(doubt) = &mut self.now.doubt {
+            doubt.until = doubt.until.min(at);
+            doubt.fresh = true;
+        }
+    }
+
+    /// What was made by somebody who had ended at `at` may have been changed since, if the doubt reaches that far.
+    pub fn follow(&mut self, at: Nanos, catalog: &Arc<Catalog>) {
+        if let Some(doubt) = self.now.doubt.as_mut().filter(|doubt| at <= doubt.until) {
+            doubt.catalog = catalog.clone();
+        }
+    }
+
+    pub fn now(&self) -> &Standing {
+        &self.now
+    }
+
+    /// Whether a violation with this fingerprint is kept back.
+    pub fn has(&self, first_sight: &str) -> bool {
+        self.kept.iter().any(|kept| kept.first_sight == first_sight)
     }
 
     /// Keeps a violation back; `false` if there is no room for it.
@@ -149,7 +172,7 @@ impl Withheld {
 
     /// Those that were kept back for another reason than a doubt and that nothing speaks against any more.
     pub fn release(&mut self, mut may_tell: impl FnMut(&Kept) -> bool) -> Vec<Kept> {
-        if self.kept.is_empty() || self.doubt.is_some() {
+        if self.kept.is_empty() || self.now.doubt.is_some() {
             return Vec::new();
         }
         self.kept.extract_if(.., |kept| may_tell(kept)).collect()
@@ -162,7 +185,7 @@ impl Withheld {
 
     /// The catalog was read before anything was seen.
     pub fn begin(&mut self, parts: &[CatalogPart], catalog: &Arc<Catalog>) {
-        self.doubt = None;
+        self.now.doubt = None;
         self.basis = version_of(parts).map(|version| Basis {
             version: version.to_owned(),
             catalog: catalog.clone(),
@@ -174,7 +197,7 @@ impl Withheld {
         let Some(version) = version_of(parts) else {
             return Reading::Idle;
         };
-        let Some(doubt) = &mut self.doubt else {
+        let Some(doubt) = &mut self.now.doubt else {
             // What is in use is known to be right: this is what it is called.
             self.basis = Some(Basis {
                 version: version.to_owned(),
@@ -190,10 +213,10 @@ impl Withheld {
         }
         doubt.fresh = false;
         if doubt.until < window.sent {
-            self.doubt = None;
+            self.now.doubt = None;
         }
         if same {
-            self.right_until = self.right_until.max(window.sent);
+            self.now.right_until = self.now.right_until.max(window.sent);
             let was_before = |kept: &mut Kept| kept.done < window.sent;
             return Reading::Confirmed(self.kept.extract_if(.., was_before).collect());
         }
@@ -206,16 +229,16 @@ impl Withheld {
             version: version.to_owned(),
             catalog: catalog.clone(),
         });
-        if let Some(doubt) = &mut self.doubt {
+        if let Some(doubt) = &mut self.now.doubt {
             doubt.catalog = catalog.clone();
         }
     }
 
-    /// Whether there is something to be had from reading the catalog again.
-    pub fn wanted(&self, catalog: &Arc<Catalog>) -> Option<Wanted> {
-        let doubt = self.doubt.as_ref()?;
+    /// Whether there is something to be had from reading the catalog again. `suspected`: something may be found soon.
+    pub fn wanted(&self, catalog: &Arc<Catalog>, suspected: bool) -> Option<Wanted> {
+        let doubt = self.now.doubt.as_ref()?;
         let basis = self.basis.as_ref().filter(|b| b.catalog.is_as_lasting(catalog));
-        let wanted = doubt.fresh || basis.is_none() || !self.kept.is_empty();
+        let wanted = doubt.fresh || basis.is_none() || suspected || !self.kept.is_empty();
         wanted.then(|| Wanted {
             known: basis.map(|basis| basis.version.clone()),
         })

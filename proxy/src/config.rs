@@ -159,8 +159,12 @@ pub struct Audit {
     pub profile: String,
     /// Judge every transaction at this level instead of the one on the wire.
     pub claim: Option<String>,
-    /// Threads at work on a journal: with more than one it is read ahead of the judging. The verdicts are the same.
+    /// Threads that prove suspicions beside the judging; with more than one a journal is also read ahead. The verdicts
+    /// are the same with any number.
     pub workers: usize,
+    /// Suspicions that may wait for one of them; beyond it the judging waits. With 0 each is proved before anything
+    /// else is judged.
+    pub proofs_len_max: usize,
     /// Runs of one transaction, and of others beside it, before it counts as unknown (`too_many_orders`).
     pub runs_max: usize,
     /// Others that are placed before one transaction, before it counts as unknown.
@@ -171,6 +175,9 @@ pub struct Audit {
     /// Steps (Z3's `rlimit`) that the solver may take for one question: work, not time, so that verdicts are the same
     /// everywhere.
     pub solver_steps_max: u32,
+    /// Steps that the reference checker may take for one suspicion, in all worlds together; beyond it the suspicion
+    /// counts as unknown (`story_too_long`).
+    pub proof_steps_max: u64,
     /// Records that may wait for the audit; beyond it they are shed, as a gap.
     pub queue_len_max: usize,
     /// The same bound in bytes.
@@ -351,10 +358,12 @@ impl Default for Audit {
             profile: "postgres".to_owned(),
             claim: None,
             workers: 1,
+            proofs_len_max: 64,
             runs_max: Limits::default().runs_max,
             detours_max: Limits::default().detours_max,
             worlds_max: Limits::default().worlds_max,
             solver_steps_max: Limits::default().solver_steps_max,
+            proof_steps_max: Limits::default().proof_steps_max,
             queue_len_max: 1 << 16,
             queue_bytes_max: 256 << 20,
             writers: Writers::Auto,

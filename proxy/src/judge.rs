@@ -33,6 +33,8 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 /// What the thread needs of an auditor.
 pub trait Judge {
     fn take(&mut self, record: Record) -> Vec<Violation>;
+    /// What is proved by now, while no records come.
+    fn rest(&mut self) -> Vec<Violation>;
     fn finish(&mut self) -> Vec<Violation>;
     fn summary(&self) -> Summary;
     fn stats(&self) -> Stats;
@@ -47,6 +49,10 @@ pub trait Judge {
 impl Judge for Auditor {
     fn take(&mut self, record: Record) -> Vec<Violation> {
         Auditor::take(self, record)
+    }
+
+    fn rest(&mut self) -> Vec<Violation> {
+        Auditor::rest(self)
     }
 
     fn finish(&mut self) -> Vec<Violation> {
@@ -104,6 +110,10 @@ impl<A: Judge, M: Fn() -> A> Guarded<A, M> {
         };
         self.latest = self.latest.max(at);
         self.survive(|auditor| auditor.take(record))
+    }
+
+    pub fn rest(&mut self) -> Vec<Violation> {
+        self.survive(Judge::rest)
     }
 
     pub fn finish(&mut self) -> Vec<Violation> {
@@ -328,6 +338,8 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
         let news = found || wants != live.audit().wanted.is_some();
         if news || published.elapsed() >= PUBLISH_EVERY {
             published = Instant::now();
+            tell(&auditor.rest());
+            note_crashes(live, &mut auditor);
             publish(live, &auditor);
         }
     }
@@ -443,6 +455,10 @@ mod tests {
                 Record::Gap(_) => self.summary.gaps += 1,
                 _ => (),
             }
+            Vec::new()
+        }
+
+        fn rest(&mut self) -> Vec<Violation> {
             Vec::new()
         }
 

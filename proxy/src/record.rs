@@ -95,11 +95,13 @@ pub fn settings(config: &Config) -> Result<Settings> {
         profile: config.audit.profile.clone(),
         claim,
         workers: config.audit.workers,
+        proofs_len_max: config.audit.proofs_len_max,
         limits: Limits {
             runs_max: config.audit.runs_max,
             detours_max: config.audit.detours_max,
             worlds_max: config.audit.worlds_max,
             solver_steps_max: config.audit.solver_steps_max,
+            proof_steps_max: config.audit.proof_steps_max,
             ..Limits::default()
         },
     })

@@ -243,7 +243,7 @@ fn forget_late(store: &mut Store, order: &Order, table: TableId, own: &OwnTable,
 }
 
 /// The ids of rows that transactions insert: the same in every world, for the same transaction and for the same key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Births {
     given: FxHashMap<(TxnId, usize, TableId), RowId>,
     by_key: FxHashMap<(TableId, Vec<Key>), RowId>,

@@ -262,6 +262,33 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_while_proving_costs_one_suspicion() {
+        let mut auditor = audited(
+            "t1: select v from a where k = 1 /* crash in prove */ => (77)\n\
+             t2: select v from b where k = 1 => (101)\n\
+             t3: select k, v from a where k = 2 => (2, 21)\n",
+        );
+        assert_eq!(
+            rules(&auditor),
+            ["garbage_read"; 2],
+            "what was known is known, and others are proved"
+        );
+        let summary = auditor.summary();
+        assert_eq!(summary.coverage.reasons.get(REASON), Some(&1));
+        assert_eq!((summary.statements, summary.coverage.unchecked), (7, 1));
+        assert_eq!((auditor.stats().crashes, auditor.stats().proofs), (1, 3));
+        let crashes = auditor.take_crashes();
+        let [crash] = crashes.as_slice() else {
+            panic!("{crashes:?}")
+        };
+        let kept = crash
+            .records
+            .iter()
+            .filter(|r| matches!(r, Record::Statement(s) if s.text.contains("crash in prove")));
+        assert_eq!(kept.count(), 1);
+    }
+
+    #[test]
     fn crashes_without_end_are_for_somebody_else() {
         let story: String = (0..9)
             .map(|n| format!("t{n}: select v from a where k = 1 /* crash in place */ => (10)\n"))

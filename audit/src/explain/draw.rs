@@ -32,7 +32,7 @@ pub fn over_by(txn: &Transaction) -> Nanos {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sequences {
     next: Arc<FxHashMap<TableId, i64>>,
     /// Until then somebody who is lost may draw.

@@ -14,6 +14,8 @@ pub struct Limits {
     pub solver_after: usize,
     /// Steps of the solver for one question.
     pub solver_steps_max: u32,
+    /// Steps of the reference checker for one suspicion, in all worlds together.
+    pub proof_steps_max: u64,
 }
 
 impl Default for Limits {
@@ -24,6 +26,7 @@ impl Default for Limits {
             worlds_max: 8,
             solver_after: 12,
             solver_steps_max: 4_000_000,
+            proof_steps_max: 400_000,
         }
     }
 }

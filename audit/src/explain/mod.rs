@@ -70,6 +70,7 @@ pub struct Suspect {
 }
 
 /// A suspect, and every world in which nothing explains it.
+#[derive(Clone)]
 pub struct Accusation {
     pub suspect: Suspect,
     /// Each with the suspect's own commit in it, if it wrote.
@@ -78,6 +79,7 @@ pub struct Accusation {
 }
 
 /// What became of one transaction.
+#[derive(Clone)]
 pub enum Fate {
     /// Explained; by which tier.
     Explained(Arc<Explained>, &'static str),
@@ -89,6 +91,7 @@ pub enum Fate {
 }
 
 /// A transaction that is judged, or told, when the others have had their turn.
+#[derive(Clone)]
 struct Waiting {
     task: Task,
     /// How it was explained in those worlds in which it was.
@@ -124,9 +127,10 @@ impl Ahead<'_> {
 /// How long a suspicion waits for transactions that were under way at the time, on the trace's clock.
 const WAIT_NS_MAX: Nanos = 5_000_000_000;
 
+#[derive(Clone)]
 pub struct Explainer {
     profile: Profile,
-    pub planner: Planner,
+    pub planner: Arc<Planner>,
     /// Never empty.
     worlds: Vec<World>,
     births: Births,
@@ -168,7 +172,7 @@ impl Explainer {
     pub fn new(profile: Profile) -> Explainer {
         Explainer {
             profile,
-            planner: Planner::new(),
+            planner: Arc::default(),
             worlds: vec![World::new(Arc::new(Catalog::default()))],
             births: Births::default(),
             sessions: FxHashMap::default(),

@@ -124,6 +124,7 @@ pub struct StepReads {
     pub providers: SmallVec<[CommitId; 8]>,
 }
 
+#[derive(Clone)]
 pub struct Attempt {
     pub overlay: Overlay,
     pub judged: Vec<Option<Judged>>,

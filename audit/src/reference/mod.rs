@@ -26,10 +26,40 @@ use crate::trace::{Outcome, Status};
 use base::{Base, CaseView, Delta};
 use pgassay_rules::Level;
 use pgassay_rules::profile::LevelRules;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// How many nodes of the search tree are visited before it is called too large.
 pub const NODES_MAX: u64 = 40_000;
+
+/// How much work a suspicion is still worth: nodes of all its search trees together.
+pub struct Work {
+    left: Cell<u64>,
+    over: Cell<bool>,
+}
+
+impl Work {
+    pub fn new(nodes_max: u64) -> Work {
+        Work {
+            left: Cell::new(nodes_max),
+            over: Cell::new(false),
+        }
+    }
+
+    /// Takes one node off; whether there was one left.
+    fn spend(&self) -> bool {
+        match self.left.get().checked_sub(1) {
+            Some(left) => self.left.set(left),
+            None => self.over.set(true),
+        }
+        !self.over.get()
+    }
+
+    /// Whether more was asked for than there was.
+    fn is_over(&self) -> bool {
+        self.over.get()
+    }
+}
 
 /// One transaction of a case.
 #[derive(Clone, Debug)]
@@ -46,6 +76,7 @@ pub struct Case<'a> {
     pub base: Base<'a>,
     pub planner: &'a Planner,
     pub members: &'a [Member],
+    pub work: &'a Work,
 }
 
 #[derive(Debug)]

@@ -86,12 +86,17 @@ pub fn decide(case: &Case<'_>) -> Decision {
     };
     match search.go(walkers, Rc::new(Delta::default()), 0) {
         Some(delta) => Decision::Explained((*delta).clone()),
-        None if search.nodes > NODES_MAX => Decision::TooLarge,
+        None if search.is_over() => Decision::TooLarge,
         None => Decision::Impossible(search.differences),
     }
 }
 
 impl Search<'_> {
+    /// Whether it was given up.
+    fn is_over(&self) -> bool {
+        self.nodes > NODES_MAX || self.case.work.is_over()
+    }
+
     fn me(&self, member: &Member) -> Me {
         match self.case.members.len() {
             1 => Me::Alone,
@@ -101,7 +106,7 @@ impl Search<'_> {
 
     fn go(&mut self, walkers: Vec<Walker>, committed: Rc<Delta>, now: Nanos) -> Option<Rc<Delta>> {
         self.nodes += 1;
-        if self.nodes > NODES_MAX {
+        if !self.case.work.spend() || self.is_over() {
             return None;
         }
         let (walkers, committed) = self.take_unnoticed(walkers, committed, now)?;
@@ -135,7 +140,7 @@ impl Search<'_> {
             {
                 return Some(found);
             }
-            if self.nodes > NODES_MAX {
+            if self.is_over() {
                 return None;
             }
         }

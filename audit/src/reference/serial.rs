@@ -104,12 +104,17 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     };
     match search.go(&members, Before::default()) {
         Some(left) => Decision::Explained((*left.all).clone()),
-        None if search.nodes > NODES_MAX => Decision::TooLarge,
+        None if search.is_over() => Decision::TooLarge,
         None => Decision::Impossible(search.differences),
     }
 }
 
 impl Search<'_> {
+    /// Whether it was given up.
+    fn is_over(&self) -> bool {
+        self.nodes > NODES_MAX || self.case.work.is_over()
+    }
+
     fn go(&mut self, left: &[usize], before: Before) -> Option<Before> {
         if left.is_empty() {
             return Some(before);
@@ -123,7 +128,7 @@ impl Search<'_> {
                 continue;
             }
             self.nodes += 1;
-            if self.nodes > NODES_MAX {
+            if !self.case.work.spend() || self.is_over() {
                 return None;
             }
             if let Some(after) = self.play(next, &before) {

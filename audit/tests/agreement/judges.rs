@@ -5,7 +5,7 @@ use pgassay_audit::control::Control;
 use pgassay_audit::explain::limits::Limits;
 use pgassay_audit::explain::{Ahead, Explainer};
 use pgassay_audit::reference::base::Base;
-use pgassay_audit::reference::{Case, Decision, Member, points, serial};
+use pgassay_audit::reference::{Case, Decision, Member, Work, points, serial};
 use pgassay_audit::sequence::Sequencer;
 use pgassay_audit::trace::{Nanos, Outcome, Record, SessionId};
 use pgassay_audit::verdict::Summary;
@@ -123,6 +123,7 @@ pub fn reference_of(records: Vec<Record>) -> Verdict {
             base,
             planner: &explainer.planner,
             members,
+            work: &Work::new(u64::MAX),
         });
         match decision {
             Decision::Explained(_) => Verdict::Right,

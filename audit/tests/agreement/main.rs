@@ -7,6 +7,7 @@
 //! `PGASSAY_PROPTEST_CASES` sets how many histories are played, `PGASSAY_PROPTEST_SEED` where to begin;
 //! a failure prints the seed of its history and the smallest history that still disagrees.
 
+mod beside;
 mod forgotten;
 mod history;
 mod judges;

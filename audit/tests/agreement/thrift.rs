@@ -18,6 +18,7 @@ pub fn thrifty(rng: &mut Rng) -> Limits {
         worlds_max: rng.usize(1..6),
         solver_after: rng.usize(1..12),
         solver_steps_max: *rng.choice(&[1, 4_000_000]).expect("one of them"),
+        proof_steps_max: *rng.choice(&[20, 400_000]).expect("one of them"),
     }
 }
 

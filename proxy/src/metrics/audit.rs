@@ -64,6 +64,30 @@ pub(super) fn audit(registry: &mut Registry, live: &Live) {
         "Records waiting for the audit",
         live.audit_queue_records.load(Relaxed) as i64,
     );
+    counter(
+        registry,
+        "pgassay_audit_proofs",
+        "Suspicions that were decided again by the reference checker",
+        stats.proofs,
+    );
+    gauge(
+        registry,
+        "pgassay_audit_proofs_open",
+        "Suspicions that are being decided again beside the judging",
+        stats.proofs_open as i64,
+    );
+    gauge(
+        registry,
+        "pgassay_audit_proofs_waiting",
+        "Of these, the ones that wait for a worker",
+        stats.proofs_waiting as i64,
+    );
+    counter(
+        registry,
+        "pgassay_audit_judged_again",
+        "How often a suspect was explained after all, and what came since was judged again",
+        stats.went_back,
+    );
     let tiers = Family::<TierLabel, Counter>::default();
     for tier in ["settled", "candidates", "solver"] {
         tiers

@@ -6,7 +6,7 @@
 //!   - the records, and the error that ends them, do not depend on the number of workers;
 //!   - no more than a few batches wait: memory does not grow with the journal.
 //!
-//! One thread is enough: reading is a small part of judging, which cannot be divided.
+//! One thread is enough: reading is a small part of judging, and suspicions are proved by others.
 
 use super::{JournalError, Reader};
 use crate::trace::Record;

@@ -1,0 +1,261 @@
+//! One suspicion, with everything that is needed to decide it.
+//!
+//! In: an accusation or a cycle, and what was known when it arose, by value. Out: what the reference checker finds, told
+//! as a violation if it is one.
+//!
+//! Always true:
+//!   - nothing is shared with whoever goes on judging: a cluster comes to the same on any thread, at any time;
+//!   - the work is counted, for all worlds together; what is beyond it is unknown;
+//!   - a crash costs this cluster and nothing else.
+
+use crate::assemble::End;
+use crate::certify::Node;
+use crate::classify;
+use crate::confirm::{self, Confirmed};
+use crate::explain::crash::{self, Crash};
+use crate::explain::{Accusation, Explainer};
+use crate::ground;
+use crate::reference::{Member, Work};
+use crate::relate;
+use crate::sql::Planner;
+use crate::state::TableId;
+use crate::story::{self, Proof};
+use crate::trace::Nanos;
+use crate::verdict::Violation;
+use pgassay_rules::profile::{LevelRules, SerialOrder};
+use pgassay_rules::{Level, Rule};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+pub struct Cluster {
+    /// As it was when the suspicion arose.
+    known: Explainer,
+    /// The rules of the level that is claimed, if one is.
+    claim: Option<LevelRules>,
+    pub charge: Charge,
+    /// Of the statements that its fingerprint is made of.
+    shapes: Vec<Arc<str>>,
+}
+
+/// What is suspected.
+pub enum Charge {
+    /// A transaction that nothing explains.
+    Suspect(Box<Accusation>),
+    /// One that nothing explains at the level that is claimed for it.
+    Doubt(Box<Accusation>),
+    /// Serializable transactions of which each must come before the next.
+    Cycle {
+        nodes: Vec<(Node, &'static str)>,
+        rule: &'static Rule,
+        level: Level,
+    },
+}
+
+#[derive(Clone)]
+pub enum Outcome {
+    /// In no world does any order explain it.
+    Proved(Box<Proved>),
+    Explained(Vec<Member>),
+    Unknown(&'static str),
+    /// Its like was told often enough: nobody looked.
+    Repeated,
+    /// Deciding it crashed.
+    Crashed(Box<Crash>),
+}
+
+/// What was proved.
+#[derive(Clone)]
+pub struct Proved {
+    pub violation: Violation,
+    /// When the last of its transactions had ended.
+    pub done: Nanos,
+    /// The tables that it is about, if they are known.
+    pub tables: Option<Vec<TableId>>,
+}
+
+/// A cluster that is decided.
+pub struct Decided {
+    pub cluster: Box<Cluster>,
+    pub outcome: Outcome,
+}
+
+impl Charge {
+    /// The shapes of the statements in question, and the name under which suspicions like this are counted.
+    pub fn first_sight(&self, explainer: &Explainer) -> (Vec<Arc<str>>, String) {
+        let (rule, level, shapes) = match self {
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) => {
+                let suspect = &accusation.suspect;
+                let shapes = vec![classify::shape(suspect, explainer)];
+                (suspect.difference.rule, suspect.level, shapes)
+            }
+            Charge::Cycle { nodes, rule, level } => (*rule, *level, classify::shapes(nodes, explainer)),
+        };
+        let name = story::fingerprint(rule, level, &shapes);
+        (shapes, name)
+    }
+
+    /// Statements that are counted by what becomes of it.
+    pub fn statements(&self) -> u64 {
+        match self {
+            Charge::Suspect(accusation) => accusation.attempt.judged.iter().flatten().count() as u64,
+            Charge::Doubt(_) | Charge::Cycle { .. } => 0,
+        }
+    }
+}
+
+impl Cluster {
+    pub fn new(
+        known: Explainer,
+        claim: Option<LevelRules>,
+        charge: Charge,
+        shapes: Vec<Arc<str>>,
+    ) -> Cluster {
+        Cluster {
+            known,
+            claim,
+            charge,
+            shapes,
+        }
+    }
+
+    /// Decides it, with the plans of whoever does.
+    pub fn decide(mut self: Box<Cluster>, planner: &Arc<Planner>) -> Decided {
+        self.known.planner = planner.clone();
+        let decided = catch_unwind(AssertUnwindSafe(|| self.outcome()));
+        let outcome = decided.unwrap_or_else(|panic| self.crashed(crash::message(&*panic)));
+        Decided {
+            cluster: self,
+            outcome,
+        }
+    }
+
+    /// What it crashed on, with those who were there.
+    fn crashed(&self, message: Arc<str>) -> Outcome {
+        let txn = match &self.charge {
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) => &accusation.suspect.txn,
+            Charge::Cycle { nodes, .. } => &nodes[0].0.txn,
+        };
+        let crash = Crash::new(txn, message, self.known.recent_committed());
+        Outcome::Crashed(Box::new(crash))
+    }
+
+    fn outcome(&self) -> Outcome {
+        let work = Work::new(self.known.limits.proof_steps_max);
+        match &self.charge {
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) => self.suspect(accusation, &work),
+            Charge::Cycle { nodes, rule, level } => self.cycle(nodes, rule, *level, &work),
+        }
+    }
+
+    /// Has the reference checker decide a suspicion in every world; only what is proved in all of them is.
+    fn suspect(&self, accusation: &Accusation, work: &Work) -> Outcome {
+        let suspect = &accusation.suspect;
+        #[cfg(test)]
+        crash::if_told("prove", &suspect.txn.steps[suspect.step].seen.text);
+        let mut proved = None;
+        for (world, commit) in &accusation.worlds {
+            match confirm::suspect(suspect, world, *commit, &self.known, work) {
+                Confirmed::Impossible { members, differences } => {
+                    proved.get_or_insert((world, *commit, members, differences));
+                }
+                Confirmed::Explained { members, .. } => return Outcome::Explained(members),
+                Confirmed::Unknown(reason) => return Outcome::Unknown(reason),
+            }
+        }
+        let Some((world, commit, members, differences)) = proved else {
+            return Outcome::Unknown("order_left_open");
+        };
+        let mut told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m == 0).collect();
+        if told.is_empty() {
+            told.push((0, suspect.step, suspect.difference.clone()));
+        }
+        let rule = classify::suspect(suspect, world, commit, &self.known);
+        let alone = ["internal_inconsistency", "stale_read"].contains(&rule.name);
+        if alone && !suspect.rules.internal && has_written_before(accusation) {
+            // Without its own writes, which it need not see, a committed state explains the answer.
+            return Outcome::Unknown("own_writes");
+        }
+        let related = relate::story(rule, suspect, members, world, &self.known);
+        let proof = Proof {
+            rule,
+            level: suspect.level,
+            members: &related.members,
+            differences: &told,
+            edges: &related.edges,
+            shapes: self.shapes.clone(),
+            initial: story::initial_rows(&related.members, world),
+            ground: ground::of(&related.members, world, &self.known),
+        };
+        self.proved(&proof)
+    }
+
+    fn proved(&self, proof: &Proof<'_>) -> Outcome {
+        let violation = story::tell(proof);
+        let ends = proof.members.iter().map(|member| match member.txn.end {
+            End::Unknown(window) => window.sent,
+            end => end.window().done,
+        });
+        let done = ends.max().unwrap_or(violation.at);
+        let tables = proof
+            .members
+            .iter()
+            .map(|member| self.known.tables_of(&member.txn));
+        let tables: Option<Vec<Vec<TableId>>> = tables.collect();
+        Outcome::Proved(Box::new(Proved {
+            violation,
+            done,
+            tables: tables.map(|tables| tables.concat()),
+        }))
+    }
+
+    /// Has the reference checker try every serial order.
+    fn cycle(
+        &self,
+        cycle: &[(Node, &'static str)],
+        rule: &'static Rule,
+        level: Level,
+        work: &Work,
+    ) -> Outcome {
+        let claim = self.claim.as_ref();
+        let rules = self.claim.unwrap_or_else(|| self.known.rules_of(level));
+        let real_time = rules.serial_order == SerialOrder::RealTime;
+        let participates =
+            |level: Level| is_promised(&self.known.rules_of(level)) || claim.is_some_and(is_promised);
+        let confirmed = confirm::cycle(cycle, &self.known, participates, real_time, work);
+        let (members, differences) = match confirmed {
+            Confirmed::Impossible { members, differences } => (members, differences),
+            Confirmed::Explained { members, .. } => return Outcome::Explained(members),
+            Confirmed::Unknown(reason) => return Outcome::Unknown(reason),
+        };
+        let len = cycle.len();
+        let edges: Vec<relate::Relation> = cycle
+            .iter()
+            .enumerate()
+            .map(|(at, (_, kind))| (at, (at + 1) % len, *kind, None))
+            .collect();
+        let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
+        let world = self.known.world();
+        let proof = Proof {
+            rule,
+            level,
+            members: &members[..len],
+            differences: &told,
+            edges: &edges,
+            shapes: self.shapes.clone(),
+            initial: story::initial_rows(&members[..len], world),
+            ground: ground::of(&members[..len], world, &self.known),
+        };
+        self.proved(&proof)
+    }
+}
+
+/// Whether the transaction had written something before the step in question.
+fn has_written_before(accusation: &Accusation) -> bool {
+    let step = accusation.suspect.step;
+    accusation.attempt.wrote.iter().any(|wrote| *wrote < step)
+}
+
+/// Whether a serial order is promised.
+pub fn is_promised(rules: &LevelRules) -> bool {
+    rules.serial_order != SerialOrder::None
+}
