@@ -319,7 +319,7 @@ impl Auditor {
     pub fn lost(&self) -> Vec<TableName> {
         match self.shared {
             true => Vec::new(),
-            false => self.explainer.lost(),
+            false => self.explainer.world().lost(),
         }
     }
 

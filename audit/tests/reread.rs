@@ -321,33 +321,3 @@ fn with_others_past_the_proxy_every_violation_waits_for_a_reading() {
     let (found, wanted) = told_with_catalogs(&format!("{begin}side: select 'v1'\n{right}{end}"));
     assert_eq!((found.len(), wanted), (0, false), "it is not read without need");
 }
-
-/// An account that only routines write and read: what is in it is shown by no answer.
-fn hidden(lines: &str) -> String {
-    format!(
-        "t1: create table account (id int primary key, balance int)\n\
-         t1: insert into account values (1, 10), (2, 20) => INSERT 0 2\n\
-         t1: create procedure guess(which int) language plpgsql as $$ begin \
-         update account set balance = floor(random() * 100)::int where id = which; end $$\n\
-         t1: create procedure take(which int, amount int, inout taken int) language plpgsql as $$ begin \
-         update account set balance = balance - amount where id = which and balance >= amount; \
-         if found then taken := amount; else taken := 0; end if; end $$\n\
-         t1: call guess(1) => CALL\n{lines}"
-    )
-}
-
-#[test]
-fn what_only_routines_write_is_worth_reading_again() {
-    let read = copy("account", &["id", "balance"], &[&["1", "17"], &["2", "20"]]);
-    let lines = "side: select 'again'\nturn: select 'now'\n";
-    let (_, lost) = told(&hidden(lines), &[]);
-    assert_eq!(lost, ["account"], "nothing else shows what is in it");
-    let after = |answers: &str| told(&hidden(&format!("{lines}{answers}")), std::slice::from_ref(&read));
-    let (summary, lost) = after("t2: call take(1, 10, 0) => (10)\nt2: call take(1, 10, 0) => (0)\n");
-    assert_eq!(rules(&summary), Vec::<&str>::new());
-    assert_eq!(lost, Vec::<String>::new());
-    let reasons = &summary.coverage.reasons;
-    assert!(!reasons.contains_key("unknown_condition"), "{reasons:?}");
-    let (summary, _) = after("t2: call take(1, 10, 0) => (10)\nt2: call take(1, 10, 0) => (10)\n");
-    assert_eq!(rules(&summary), ["stale_read"]);
-}

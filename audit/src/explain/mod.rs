@@ -39,7 +39,7 @@ use crate::sql::Planner;
 use crate::state::store::Table;
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, TableId};
-use crate::trace::{Bootstrap, Nanos, Reread, SessionId, TableName};
+use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
 use asked::Asked;
@@ -231,16 +231,6 @@ impl Explainer {
     /// The world, or the first of them.
     pub fn world(&self) -> &World {
         &self.worlds[0]
-    }
-
-    /// Whether routines were called that may write.
-    fn has_called(&self) -> bool {
-        self.called_at > 0
-    }
-
-    /// Tables of which something was lost that can be read again.
-    pub fn lost(&self) -> Vec<TableName> {
-        self.world().lost(self.has_called())
     }
 
     /// What can be certified: nothing while it is open how things happened.
@@ -646,10 +636,7 @@ impl Explainer {
             if other.id == task.txn.id || world.is_ahead(other.id) {
                 continue;
             }
-            if self
-                .spot(&mut world, &other)
-                .is_some_and(|spot| spot.misses(&own))
-            {
+            if self.spot(&mut world, &other).is_some_and(|spot| spot.misses(&own)) {
                 continue;
             }
             let other = self.task(&other);
@@ -911,7 +898,7 @@ impl Explainer {
 
     /// Forgets what no snapshot from `horizon` on can ask for.
     pub fn collect(&mut self, now: Nanos, horizon: Nanos) {
-        let horizon = match self.worlds.iter().any(|world| world.is_lost(self.has_called())) {
+        let horizon = match self.worlds.iter().any(World::is_lost) {
             // Tables may be read again: then what happened since matters.
             true => horizon.min(now.saturating_sub(REREAD_NS_MAX)),
             false => horizon,

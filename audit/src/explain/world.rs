@@ -20,7 +20,7 @@ use crate::reference::Member;
 use crate::sql::Planner;
 use crate::state::catalog::{TEMPORARY, TableKind};
 use crate::state::overlay::OwnTable;
-use crate::state::store::{Store, Table};
+use crate::state::store::Store;
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableName, Window};
@@ -43,12 +43,6 @@ const WAYS_MAX: usize = 16;
 fn is_row_of(row: &Row, columns: &[usize], key: &[Value]) -> bool {
     let cells: Option<Vec<Value>> = columns.iter().map(|c| row.get(*c).cloned()).collect();
     cells.is_some_and(|cells| same_cells(&cells, key) && !cells.iter().any(Value::has_unknown))
-}
-
-/// Whether reading a table again tells what nothing else does: which rows there are or, where they are written by
-/// routines and shown by no answer, what is in them.
-fn is_worth_reading(table: &Table, calls: bool) -> bool {
-    table.scanned() == Knowledge::Partial || (calls && table.is_faded())
 }
 
 /// How one transaction was explained, in one world.
@@ -490,16 +484,15 @@ impl World {
     }
 
     /// Whether something was lost that may be read again, and there is room to remember what happens meanwhile.
-    /// `calls`: there are routines, so that what they wrote may be shown by no answer.
-    pub fn is_lost(&self, calls: bool) -> bool {
+    pub fn is_lost(&self) -> bool {
         let mut tables = self.store.tables.values();
-        self.order.open_len() < REMEMBERED_MAX && tables.any(|table| is_worth_reading(table, calls))
+        self.order.open_len() < REMEMBERED_MAX && tables.any(|table| table.scanned() == Knowledge::Partial)
     }
 
     /// Tables of which something was lost that can be read again.
-    pub fn lost(&self, calls: bool) -> Vec<TableName> {
+    pub fn lost(&self) -> Vec<TableName> {
         let tables = self.store.tables.iter();
-        let lost = tables.filter(|(_, table)| is_worth_reading(table, calls));
+        let lost = tables.filter(|(_, table)| table.scanned() == Knowledge::Partial);
         let leaves = lost.flat_map(|(id, _)| self.leaves(*id));
         let named = leaves.filter_map(|id| self.store.catalog.table(id));
         let mut names: Vec<TableName> = named

@@ -23,7 +23,6 @@ use doubts::{Doubts, Guesses};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -91,8 +90,6 @@ pub struct Table {
     doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
     known: Arc<FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>>,
-    /// Rows of which a cell was known once and may not be any more.
-    faded: Arc<BTreeSet<RowId>>,
 }
 
 impl Table {
@@ -113,7 +110,6 @@ impl Table {
             unseen_until: None,
             doubtful: Arc::default(),
             known: Arc::default(),
-            faded: Arc::default(),
         }
     }
 
@@ -218,11 +214,8 @@ impl Table {
     /// The next version of a row.
     pub fn push(&mut self, id: RowId, version: Version) {
         let chain = self.chains.get_mut(id.0 as usize);
-        let mut fades = false;
         if let Some(row) = &version.row {
             let last = chain.versions.last().and_then(|v| v.row.as_ref());
-            let lost = |(now, before): (&Value, &Value)| now.is_unknown() && !before.is_unknown();
-            fades = last.is_some_and(|last| row.iter().zip(last.iter()).any(lost));
             for index in self.indexes.get_mut() {
                 // Most changes leave the key alone.
                 if !last.is_some_and(|last| index.same_key(last, row)) {
@@ -231,9 +224,6 @@ impl Table {
             }
         }
         chain.versions.push(version);
-        if fades {
-            self.fade(id);
-        }
     }
 
     /// Gives a known value to an unknown cell, wherever in the chain that version is, says a snapshot taken at `from`.
@@ -285,7 +275,6 @@ impl Table {
             }
             version.row = Some(unknown);
         }
-        self.fade(id);
         None
     }
 
@@ -360,7 +349,6 @@ impl Table {
         if let Some(newest) = self.chains.get_mut(id.0 as usize).versions.last_mut() {
             newest.row = Some(unknown);
         }
-        self.fade(id);
     }
 
     /// Makes every cell outside `columns` unknown, in every version.
@@ -377,7 +365,6 @@ impl Table {
             }
             version.row = Some(unknown);
         }
-        self.fade(id);
     }
 
     /// Forgets what no snapshot can ask for any more: everything before the last version made at or

@@ -12,7 +12,6 @@ use crate::state::view::Knowledge;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Nobody knows which rows have a key.
@@ -39,9 +38,6 @@ pub(super) type Guesses = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Nanos>>;
 
 /// Keys of a table that may be in doubt before all of it is.
 const DOUBTS_MAX: usize = 10_000;
-
-/// Rows of a table that are remembered as no longer known in full.
-const FADED_MAX: usize = 10_000;
 
 /// Keys of a partial table that are remembered as known.
 const KNOWN_MAX: usize = 100_000;
@@ -150,25 +146,6 @@ impl Table {
         }
         self.blurred_until = self.blurred_until.max(other.blurred_until);
         self.whole_since = self.whole_since.max(other.whole_since);
-        other.faded.iter().for_each(|id| self.fade(*id));
-    }
-
-    /// A cell of this row is not known any more.
-    pub(super) fn fade(&mut self, id: RowId) {
-        if self.faded.len() < FADED_MAX && !self.faded.contains(&id) {
-            Arc::make_mut(&mut self.faded).insert(id);
-        }
-    }
-
-    /// Whether there are rows of which a cell was known once and is not now.
-    pub fn is_faded(&self) -> bool {
-        self.faded.iter().any(|id| self.has_unknown(*id))
-    }
-
-    fn has_unknown(&self, id: RowId) -> bool {
-        let newest = self.chain(id).and_then(|chain| chain.versions.last());
-        let row = newest.and_then(|version| version.row.as_ref());
-        row.is_some_and(|row| row.iter().any(Value::is_unknown))
     }
 
     /// Every row that a snapshot taken at `since` or before could see is kept, or its key is in doubt.
@@ -210,15 +187,6 @@ impl Table {
     /// Forgets doubts that no snapshot from `horizon` on has.
     pub fn clear_up(&mut self, horizon: Nanos) {
         self.chains.repack();
-        if self.faded.iter().any(|id| !self.has_unknown(*id)) {
-            let still: BTreeSet<RowId> = self
-                .faded
-                .iter()
-                .copied()
-                .filter(|id| self.has_unknown(*id))
-                .collect();
-            self.faded = Arc::new(still);
-        }
         for until in [&mut self.blurred_until, &mut self.whole_since] {
             if *until < horizon {
                 *until = 0;
