@@ -43,6 +43,8 @@ pub struct Footprint {
     snapshot_done: Option<Nanos>,
     /// No answer of it shows a row: only how many were written.
     pub is_blind: bool,
+    /// It called routines that may write.
+    pub calls: bool,
 }
 
 impl Footprint {
@@ -52,6 +54,7 @@ impl Footprint {
         let anything = vague || overlay.catalog.is_some() || overlay.havoc_everything.is_some();
         let mut footprint = Footprint {
             anything,
+            calls: attempt.calls,
             beyond_rows: anything || attempt.changes_session,
             writing: attempt.wrote.clone(),
             snapshot_done: attempt
@@ -115,6 +118,7 @@ impl Footprint {
         self.beyond_rows |= other.beyond_rows;
         self.snapshot_done = self.snapshot_done.max(other.snapshot_done);
         self.is_blind &= other.is_blind;
+        self.calls |= other.calls;
     }
 
     /// Nobody knows what it writes there.
@@ -188,7 +192,10 @@ impl Footprint {
             rows.peek().is_some() && rows.all(&none)
         };
         !self.wild.contains(&table)
-            && self.touches.iter().all(|(_, touch)| touch.table() != table || apart(touch))
+            && self
+                .touches
+                .iter()
+                .all(|(_, touch)| touch.table() != table || apart(touch))
             && self.written.iter().all(|w| w.table != table || is_apart(w))
     }
 

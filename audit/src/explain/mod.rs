@@ -620,6 +620,7 @@ impl Explainer {
         let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
         let own = world.reach(&task.txn, &task.rules, &task.session, &self.planner);
         let end = task.txn.end.window().done;
+        let writes = !attempt.wrote.is_empty() || !attempt.overlay.is_empty();
         let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
         for other in others {
             if other.id == task.txn.id || world.is_ahead(other.id) {
@@ -630,6 +631,11 @@ impl Explainer {
             }
             let other = self.task(&other);
             let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            // Whoever writes nothing leaves what the others write as it is. To forget it makes the search shorter all the
+            // same, and the next answer shows it again, but not what a routine wrote.
+            if !writes && theirs.calls {
+                continue;
+            }
             let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent(), false);
             if rivals && !world.blended.contains(&other.txn.id) {
                 world.blended.push(other.txn.id);

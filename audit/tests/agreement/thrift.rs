@@ -83,3 +83,44 @@ fn whoever_can_spend_little_accuses_nobody() {
     println!("{cases} histories, {told} statements, {unknown:?} not fully checked");
     assert!(unknown[0] < unknown[1], "little is as good as much");
 }
+
+/// Five accounts, each changed by a routine that somebody else calls, while one reader sums them up; the last of the
+/// writers has its turn after the reader.
+fn summed_up(seen: u32, last: u32) -> String {
+    let writers = [(2, 1), (3, 2), (4, 4), (5, 8), (7, 16)];
+    let mut text = "t1: create table account (id int primary key, balance int)\n\
+                    t1: insert into account values (2, 100), (3, 100), (4, 100), (5, 100), (7, 100) => INSERT 0 5\n\
+                    t1: create procedure add(which int, amount int) language plpgsql as $$ begin \
+                    update account set balance = balance + amount where id = which; end $$\n"
+        .to_owned();
+    for (id, amount) in writers {
+        text += &format!("t{id}: call add({id}, {amount}) ...\n");
+    }
+    text += "t6: select sum(balance) from account ...\n";
+    for (id, _) in &writers[..4] {
+        text += &format!("t{id}: ... => CALL\n");
+    }
+    text += &format!("t6: ... => ({})\n", 500 + seen);
+    text += "t7: ... => CALL\n";
+    text + &format!("t8: select balance from account where id = 7 => ({last})\n")
+}
+
+#[test]
+fn a_reader_that_is_given_up_costs_nobody_else() {
+    // Too few runs for all that it may have seen, and enough for the writers.
+    let limits = Limits {
+        runs_max: 3,
+        solver_after: usize::MAX,
+        ..Limits::default()
+    };
+    let mut given_up = 0;
+    for seen in 0..16 {
+        let (verdict, summary) = audit_within(records(&summed_up(seen, 116)), limits);
+        assert_ne!(verdict, Verdict::Wrong, "{:?}", summary.violations);
+        let reasons = &summary.coverage.reasons;
+        given_up += reasons.get("too_many_orders").copied().unwrap_or(0);
+        let (verdict, summary) = audit_within(records(&summed_up(seen, 115)), limits);
+        assert_eq!(verdict, Verdict::Wrong, "seen {seen}: {:?}", summary.coverage);
+    }
+    assert!(given_up > 0, "nobody was given up");
+}
