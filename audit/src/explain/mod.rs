@@ -636,7 +636,10 @@ impl Explainer {
             if other.id == task.txn.id || world.is_ahead(other.id) {
                 continue;
             }
-            if self.spot(&mut world, &other).is_some_and(|spot| spot.misses(&own)) {
+            if self
+                .spot(&mut world, &other)
+                .is_some_and(|spot| spot.misses(&own))
+            {
                 continue;
             }
             let other = self.task(&other);
