@@ -325,7 +325,8 @@ impl Auditor {
 
     /// Whether the catalog should be read again, because it may not be what it is taken for.
     pub fn wanted(&self) -> Option<Wanted> {
-        self.withheld.wanted(self.explainer.catalog(), !self.flight.is_empty())
+        self.withheld
+            .wanted(self.explainer.catalog(), !self.flight.is_empty())
     }
 
     fn sequence(&mut self, assembled: Vec<Assembled>) {

@@ -169,8 +169,8 @@ pub struct Audit {
     pub runs_max: usize,
     /// Others that are placed before one transaction, before it counts as unknown.
     pub detours_max: usize,
-    /// Worlds that are kept side by side while it is open in which order things were written; beyond it what they
-    /// differ in becomes unknown.
+    /// Worlds that are kept side by side while it is open in which order things were written (four times as many for a
+    /// short time); beyond it what they differ in becomes unknown.
     pub worlds_max: usize,
     /// Steps (Z3's `rlimit`) that the solver may take for one question: work, not time, so that verdicts are the same
     /// everywhere.

@@ -38,10 +38,14 @@ pub enum Fault {
     NoSnapshot,
     /// SERIALIZABLE is only REPEATABLE READ.
     NotSerializable,
+    /// COMMIT, but it comes only with the next question: whoever asks meanwhile sees what was before.
+    LateCommit,
+    /// What is written in a block is committed at once: others see what may still be undone.
+    EarlyCommit,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 15] = [
         Fault::Stale,
         Fault::DroppedRow,
         Fault::DuplicatedRow,
@@ -55,6 +59,8 @@ impl Fault {
         Fault::FalseRollback,
         Fault::NoSnapshot,
         Fault::NotSerializable,
+        Fault::LateCommit,
+        Fault::EarlyCommit,
     ];
 }
 
@@ -136,14 +142,26 @@ fn serve(mut client: TcpStream, upstream: &str, dial: &Dial) -> std::io::Result<
     }
     let start = answer_of(&mut server)?;
     client.write_all(&bytes_of(&start))?;
+    let mut is_late = false;
     loop {
         let asked = next(&mut client)?;
+        if std::mem::take(&mut is_late) {
+            server.write_all(&message(b'Q', &text("commit")))?;
+            answer_of(&mut server)?;
+        }
         if asked.tag == b'X' {
             return server.write_all(&message(b'X', b""));
         }
         let question =
             String::from_utf8_lossy(asked.body.strip_suffix(b"\0").unwrap_or(&asked.body)).into_owned();
         let fault = dial.fault();
+        if fault == Some(Fault::LateCommit) && question == "commit" {
+            dial.told.fetch_add(1, Relaxed);
+            is_late = true;
+            client.write_all(&message(b'C', &text("COMMIT")))?;
+            client.write_all(&message(b'Z', b"I"))?;
+            continue;
+        }
         let instead = fault.and_then(|fault| other_question(fault, &question));
         let sent = instead
             .as_ref()
@@ -154,7 +172,12 @@ fn serve(mut client: TcpStream, upstream: &str, dial: &Dial) -> std::io::Result<
             Some((_, tag)) => {
                 dial.told.fetch_add(1, Relaxed);
                 if let Some(tag) = tag {
-                    answer.retain(|m| m.tag != b'T' && m.tag != b'D');
+                    let mut first = true;
+                    answer.retain(|m| match m.tag {
+                        b'T' | b'D' => false,
+                        b'C' => std::mem::take(&mut first),
+                        _ => true,
+                    });
                     answer
                         .iter_mut()
                         .filter(|m| m.tag == b'C')
@@ -179,6 +202,9 @@ fn other_question(fault: Fault, question: &str) -> Option<(String, Option<&'stat
     match fault {
         Fault::LostWrite if question.starts_with("update") && !question.contains("returning") => {
             Some(("select 1 where false".to_owned(), Some("UPDATE 1")))
+        }
+        Fault::EarlyCommit if question.starts_with("update") => {
+            Some((format!("{question}; commit; begin"), Some("UPDATE 1")))
         }
         Fault::FalseCommit if question == "commit" => Some(("rollback".to_owned(), Some("COMMIT"))),
         Fault::FalseRollback if question == "rollback" => Some(("commit".to_owned(), Some("ROLLBACK"))),

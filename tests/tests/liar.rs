@@ -2,7 +2,7 @@
 //!
 //! Lies about answers are told to a client that is alone, so that every run is the same run. Under overlapping
 //! writers of the same rows the audit accuses nobody where it had to guess what was written, so there a lie may go
-//! unreported. Faults of isolation need company by their nature.
+//! unreported. Faults of isolation need company by their nature: two clients that take turns.
 
 use fastrand::Rng;
 use pgassay::config::Writers;
@@ -63,9 +63,47 @@ fn bank(seed: u64, number: u64, port: u16, rounds: usize) {
     }
 }
 
-/// A weaker level only shows when everybody has it, and whether it does is a matter of luck with timing.
-fn is_of_isolation(fault: Fault) -> bool {
-    matches!(fault, Fault::NoSnapshot | Fault::NotSerializable)
+/// Two who take turns, so that a fault of isolation shows; whether it is one of those.
+fn company(fault: Fault, port: u16) -> bool {
+    let (look, add) = (
+        "select balance from account where id = 1",
+        "update account set balance = balance + 1 where id = 1",
+    );
+    let (count, first, second) = (
+        "select count(*) from doctor where on_call",
+        "update doctor set on_call = false where id = 1",
+        "update doctor set on_call = false where id = 2",
+    );
+    let turns: &[(usize, &str)] = match fault {
+        Fault::NoSnapshot => &[
+            (0, "begin isolation level repeatable read"),
+            (0, look),
+            (1, add),
+            (0, look),
+            (0, "commit"),
+        ],
+        Fault::NotSerializable => &[
+            (0, "begin isolation level serializable"),
+            (1, "begin isolation level serializable"),
+            (0, count),
+            (1, count),
+            (0, first),
+            (1, second),
+            (0, "commit"),
+            (1, "commit"),
+        ],
+        Fault::LateCommit => &[(0, "begin"), (0, add), (0, "commit"), (1, look), (0, look)],
+        Fault::EarlyCommit => &[(0, "begin"), (0, add), (1, look), (0, "rollback"), (1, look)],
+        _ => return false,
+    };
+    let mut clients = [Client::log_in(port), Client::log_in(port)];
+    for (client, question) in turns {
+        assert!(
+            !failed(&clients[*client].query(question)),
+            "{fault:?}: {question}"
+        );
+    }
+    true
 }
 
 /// The rules that were found broken, and how many lies were told.
@@ -86,8 +124,8 @@ fn run(cluster: &Cluster, fault: Option<Fault>, rounds: usize) -> (Vec<String>, 
         assert!(!failed(&setup.query(sql)), "{sql}");
     }
     let clients = match fault {
-        Some(fault) if !is_of_isolation(fault) => 1,
-        _ => CLIENTS,
+        Some(_) => 1,
+        None => CLIENTS,
     };
     let rounds = rounds * (CLIENTS / clients) as usize;
     let traffic = |seed: u64| {
@@ -99,13 +137,13 @@ fn run(cluster: &Cluster, fault: Option<Fault>, rounds: usize) -> (Vec<String>, 
     };
     traffic(1);
     if let Some(fault) = fault {
-        liar.set(fault, if is_of_isolation(fault) { 1.0 } else { 0.3 });
+        liar.set(fault, 1.0);
+        if !company(fault, proxy.port()) {
+            liar.set(fault, 0.3);
+        }
         // Some lies need an occasion that does not come with every seed.
-        for seed in 2..6 {
+        for seed in (2..6).take_while(|_| liar.told() == 0) {
             traffic(seed);
-            if liar.told() > 0 {
-                break;
-            }
         }
     }
     drop(setup);
@@ -140,8 +178,7 @@ fn every_lie_is_caught() {
     for fault in Fault::ALL {
         let (rules, told) = run(&cluster, Some(fault), 25);
         assert!(told > 0, "{fault:?} found no occasion");
-        // The golden stories decide those of isolation.
-        if rules.is_empty() && !is_of_isolation(fault) {
+        if rules.is_empty() {
             missed.push(fault);
         }
     }

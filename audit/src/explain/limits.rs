@@ -8,8 +8,11 @@ pub struct Limits {
     pub runs_max: usize,
     /// Others that are placed before one transaction.
     pub detours_max: usize,
-    /// Worlds that are kept side by side.
+    /// Worlds that are kept side by side for long; four times as many for a short time, as long as `worlds_spare` is not
+    /// used up.
     pub worlds_max: usize,
+    /// Worlds beyond that, summed over the transactions that were judged in them; a calm time saves them up again.
+    pub worlds_spare: usize,
     /// Runs of one transaction that explain nothing, after which the solver is asked.
     pub solver_after: usize,
     /// Steps of the solver for one question.
@@ -24,6 +27,7 @@ impl Default for Limits {
             runs_max: 384,
             detours_max: 48,
             worlds_max: 8,
+            worlds_spare: 128,
             solver_after: 12,
             solver_steps_max: 4_000_000,
             proof_steps_max: 400_000,

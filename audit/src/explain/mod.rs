@@ -153,6 +153,8 @@ pub struct Explainer {
     collected: Nanos,
     /// How many worlds beside the first there were at the last garbage collections, all in all.
     apart: usize,
+    /// How much was spent on more worlds than can be kept for long.
+    spent: usize,
     pub limits: Limits,
     /// What the solver was asked so far.
     pub effort: Cell<Effort>,
@@ -187,6 +189,7 @@ impl Explainer {
             unfollowed: None,
             collected: 0,
             apart: 0,
+            spent: 0,
             limits: Limits::default(),
             effort: Cell::default(),
         }
@@ -712,6 +715,7 @@ impl Explainer {
         } else {
             self.alone();
         }
+        self.account();
     }
 
     /// Sessions look at the catalog that is in force.
@@ -729,8 +733,36 @@ impl Explainer {
     }
 
     fn reduce(&mut self) {
-        merge::reduce(&mut self.worlds, self.limits.worlds_max, self.busy_until);
+        let worlds_max = self.worlds_max();
+        merge::reduce(&mut self.worlds, worlds_max, self.busy_until);
         self.alone();
+    }
+
+    /// How many worlds there may be now: more than can be kept for long, if there were few of late.
+    fn worlds_max(&self) -> usize {
+        let Limits {
+            worlds_max,
+            worlds_spare,
+            ..
+        } = self.limits;
+        match self.spent < worlds_spare {
+            true => 4 * worlds_max,
+            false => worlds_max,
+        }
+    }
+
+    /// What the worlds of the transaction that was judged last cost; a calm time makes up for it.
+    fn account(&mut self) {
+        let Limits {
+            worlds_max,
+            worlds_spare,
+            ..
+        } = self.limits;
+        let beyond = self.worlds.len().saturating_sub(worlds_max);
+        self.spent = match beyond {
+            0 if self.worlds.len() <= worlds_max / 4 => self.spent.saturating_sub(1),
+            _ => (self.spent + beyond).min(2 * worlds_spare),
+        };
     }
 
     /// There is only one way in which things may have happened: nothing needs to be told apart any more.

@@ -190,5 +190,5 @@ fn writers_of_different_columns_of_a_row_are_told_apart_rightly() {
     println!(
         "{cases} histories, {unknown} of {told} statements not fully checked, {caught} caught, {missed} missed"
     );
-    assert!(caught > 8 * missed, "{caught} caught, {missed} missed");
+    assert!(caught > 10 * missed, "{caught} caught, {missed} missed");
 }

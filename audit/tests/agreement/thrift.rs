@@ -16,6 +16,7 @@ pub fn thrifty(rng: &mut Rng) -> Limits {
         runs_max: *rng.choice(&[12, 48, 384]).expect("one of them"),
         detours_max: rng.usize(0..6),
         worlds_max: rng.usize(1..6),
+        worlds_spare: rng.usize(0..8),
         solver_after: rng.usize(1..12),
         solver_steps_max: *rng.choice(&[1, 4_000_000]).expect("one of them"),
         proof_steps_max: *rng.choice(&[20, 400_000]).expect("one of them"),
