@@ -83,6 +83,7 @@ fn company(fault: Fault, port: u16) -> bool {
             (0, "commit"),
         ],
         Fault::NotSerializable => &[
+            (0, "update doctor set on_call = true"),
             (0, "begin isolation level serializable"),
             (1, "begin isolation level serializable"),
             (0, count),
