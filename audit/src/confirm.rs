@@ -18,7 +18,7 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
-use pgassay_rules::profile::{LevelRules, RealTime, SerialOrder, Writes};
+use pgassay_rules::profile::{RealTime, SerialOrder};
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
@@ -57,7 +57,7 @@ pub fn suspect(
         commit,
     };
     let members = vec![first];
-    let serial = is_serial_alone(&suspect.rules);
+    let serial = suspect.rules.is_serial_alone();
     let members_max = match serial {
         true => SERIAL_MEMBERS_MAX,
         false => POINTS_MEMBERS_MAX,
@@ -87,12 +87,6 @@ pub fn suspect(
         Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
         decided => decided,
     }
-}
-
-/// Whether a serial order is all that is promised: what is read is the state before the own commit, so that a snapshot at
-/// the start of the transaction is one way to do it, and locks on what was read are another.
-fn is_serial_alone(rules: &LevelRules) -> bool {
-    rules.serial_order != SerialOrder::None && rules.writes == Writes::Any
 }
 
 fn has_committed(member: &Member) -> bool {
@@ -176,7 +170,7 @@ impl Place<'_> {
             // are forgotten cannot be ruled out.
             // Where a serial order is all that is promised, what is known of the state may be one of several that were.
             let any_earlier =
-                |m: &Member| m.rules.real_time == RealTime::AnyEarlier || is_serial_alone(&m.rules);
+                |m: &Member| m.rules.real_time == RealTime::AnyEarlier || m.rules.is_serial_alone();
             let any_earlier = members.iter().any(any_earlier);
             if any_earlier && world.order.settled() > FIRST {
                 return Confirmed::Unknown("older_states_forgotten");

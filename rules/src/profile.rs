@@ -177,6 +177,12 @@ pub enum CommitTest {
 }
 
 impl LevelRules {
+    /// Whether a serial order is all that is promised: what is read is the state before the own commit, so that a snapshot
+    /// at the start of the transaction is one way to do it, and locks on what was read are another.
+    pub fn is_serial_alone(&self) -> bool {
+        self.serial_order != SerialOrder::None && self.writes == Writes::Any
+    }
+
     /// The commit tests that these primitives amount to.
     pub fn commit_tests(&self) -> Vec<CommitTest> {
         let one_state = self.serial_order != SerialOrder::None

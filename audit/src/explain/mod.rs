@@ -580,6 +580,14 @@ impl Explainer {
             // Another world may explain it: these are not what happened.
             return fate;
         }
+        if !due && task.rules.is_serial_alone() {
+            // Whoever was on the way may come before it, whatever it wrote and whenever it had ended.
+            for (world, ..) in refuted {
+                let (world, _) = self.blend(world, task, ahead);
+                kept.push(world);
+            }
+            return Fate::Unknown(Box::new(attempt), "order_left_open");
+        }
         let (_, difference, step) = &refuted[0];
         let suspect = Suspect {
             txn: txn.clone(),

@@ -11,7 +11,7 @@ use pgassay_audit::trace::{Nanos, Outcome, Record, SessionId};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::Level;
-use pgassay_rules::profile::Profile;
+use pgassay_rules::profile::{AbortedReads, Profile, SerialOrder, Writes};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,18 @@ pub fn audit_records(records: Vec<Record>) -> (Verdict, Summary) {
 
 /// The same, with other limits.
 pub fn audit_within(records: Vec<Record>, limits: Limits) -> (Verdict, Summary) {
-    let mut auditor = Auditor::new(Settings {
-        limits,
-        ..Settings::default()
-    });
+    audit_with(
+        records,
+        Settings {
+            limits,
+            ..Settings::default()
+        },
+    )
+}
+
+/// The same, with other settings.
+pub fn audit_with(records: Vec<Record>, settings: Settings) -> (Verdict, Summary) {
+    let mut auditor = Auditor::new(settings);
     for record in records {
         auditor.take(record);
     }
@@ -69,6 +77,11 @@ pub fn reference(text: &str) -> Verdict {
 
 /// The same, of records: the first session sets everything up.
 pub fn reference_of(records: Vec<Record>) -> Verdict {
+    reference_by(records, "postgres")
+}
+
+/// The same, by what a profile promises.
+pub fn reference_by(records: Vec<Record>, profile: &str) -> Verdict {
     let mut assembler = Assembler::default();
     let mut assembled = Vec::new();
     for record in records {
@@ -82,7 +95,7 @@ pub fn reference_of(records: Vec<Record>) -> Verdict {
             Assembled::Gap(_) => None,
         })
         .collect();
-    let profile = Profile::named("postgres").expect("built in");
+    let profile = Profile::named(profile).expect("built in");
     let mut explainer = Explainer::new(profile.clone());
     let (setup, rest): (Vec<_>, Vec<_>) = transactions
         .into_iter()
@@ -92,7 +105,7 @@ pub fn reference_of(records: Vec<Record>) -> Verdict {
         sequencer: &sequencer,
         assembler: &nobody,
     };
-    let rules = |txn: &Transaction| *profile.level(txn.level).expect("a level of PostgreSQL");
+    let rules = |txn: &Transaction| *profile.level(txn.level).expect("a level of the profile");
     for txn in &setup {
         explainer.judge(txn, &ahead);
     }
@@ -131,15 +144,27 @@ pub fn reference_of(records: Vec<Record>) -> Verdict {
             Decision::TooLarge => Verdict::Unknown,
         }
     };
+    let is_promised = |m: &Member| m.rules.serial_order != SerialOrder::None;
     let judge = |members: &[Member]| {
-        let by_points = decide(members, &points::decide);
-        if by_points != Verdict::Right || !members.iter().any(|m| m.level == Level::Serializable) {
-            return by_points;
-        }
-        // Transactions of other levels take no part in the serial order, and what they did in between is not modelled.
-        match members.iter().all(|m| m.level == Level::Serializable) {
-            true => decide(members, &|case| serial::decide(case, false)),
+        let has_committed = |m: &Member| matches!(m.txn.end, End::Committed(_));
+        let real_time = members
+            .iter()
+            .any(|m| m.rules.serial_order == SerialOrder::RealTime);
+        // Transactions of other levels take no part in the serial order, and what they did in between is not modelled;
+        // nor whether others committed.
+        let in_series = || match members.iter().all(|m| is_promised(m) && has_committed(m)) {
+            true => decide(members, &|case| serial::decide(case, real_time)),
             false => Verdict::Unknown,
+        };
+        if members
+            .iter()
+            .any(|m| is_promised(m) && m.rules.writes == Writes::Any)
+        {
+            return in_series();
+        }
+        match decide(members, &points::decide) {
+            Verdict::Right if members.iter().any(is_promised) => in_series(),
+            by_points => by_points,
         }
     };
     // Of those whose end nobody knows, each may have committed or not.
@@ -161,7 +186,8 @@ pub fn reference_of(records: Vec<Record>) -> Verdict {
             lost.for_each(|s| Arc::make_mut(&mut s.seen).window.done = Nanos::MAX);
         }
         // An aborted SERIALIZABLE transaction may have seen anything.
-        members.retain(|m| m.level != Level::Serializable || matches!(m.txn.end, End::Committed(_)));
+        let may_see = |m: &Member| m.rules.aborted_reads == AbortedReads::Anything;
+        members.retain(|m| !may_see(m) || matches!(m.txn.end, End::Committed(_)));
         match judge(&members) {
             Verdict::Right => return Verdict::Right,
             Verdict::Unknown => verdict = Verdict::Unknown,

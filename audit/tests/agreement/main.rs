@@ -13,6 +13,7 @@ mod history;
 mod judges;
 mod lose;
 mod mutate;
+mod profiles;
 mod simulate;
 mod columns;
 mod apart;

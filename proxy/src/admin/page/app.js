@@ -114,7 +114,7 @@ function notesOf(live) {
   if (live.side_connection_up === 0) notes.push("The side connection is down: tables are learned from the traffic alone and outside writers go unnoticed.");
   if (live.gaps > 0) notes.push(`${count(live.gaps)} ${live.gaps === 1 ? "hole" : "holes"} in the recording: what happened there is unknown.`);
   if (live.shed > 0) notes.push(`${count(live.shed)} records were dropped before the audit because it could not keep up.`);
-  if (live.audit_panics > 0) notes.push(`The audit crashed ${live.audit_panics === 1 ? "once" : `${count(live.audit_panics)} times`} and went on; what it knew then became unknown.`);
+  if (live.audit_panics > 0) notes.push(`The audit crashed ${live.audit_panics === 1 ? "once" : `${count(live.audit_panics)} times`} and went on; what it was at is not judged.`);
   if (live.journal_errors > 0) notes.push(`${count(live.journal_errors)} writes of the journal failed: is the disk full?`);
   if (live.lag_seconds > 30) notes.push(`The audit is ${duration(live.lag_seconds)} behind the traffic.`);
   return notes;
