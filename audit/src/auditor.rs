@@ -519,7 +519,8 @@ impl Auditor {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget(Nanos::MAX);
         }
-        if let Some(until) = may_change_unseen(txn) {
+        let is_followed = || self.explainer.tables_of(txn).is_some();
+        if let Some(until) = may_change_unseen(txn, is_followed) {
             self.withheld.doubt(until, self.explainer.catalog());
         }
         if txn.vague {
@@ -790,8 +791,9 @@ fn reads_one_key(accusation: &Accusation) -> bool {
 }
 
 /// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
-fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
-    let mut steps = txn.steps.iter().map(|step| &step.seen);
+/// `is_followed`: all that its routines do is modelled, and that they commit on their way is not.
+fn may_change_unseen(txn: &Transaction, is_followed: impl FnOnce() -> bool) -> Option<Nanos> {
+    let steps = txn.steps.iter().map(|step| &step.seen);
     match txn.end {
         End::Committed(window) => txn.vague.then_some(window.done),
         End::Unknown(window) => {
@@ -800,7 +802,10 @@ fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
         }
         // Some statements commit on their way, and what they did until they failed stays.
         End::Aborted(window) => {
-            let by_parts = steps.any(|seen| seen.before == Status::Idle && lex::commits_by_parts(&seen.text));
+            let alone = steps.filter(|seen| seen.before == Status::Idle);
+            let texts: Vec<&str> = alone.map(|seen| &*seen.text).collect();
+            let by_parts = texts.iter().any(|text| lex::is_concurrent(text))
+                || (texts.iter().any(|text| lex::calls_routine(text)) && !is_followed());
             by_parts.then_some(window.done)
         }
     }

@@ -101,16 +101,20 @@ pub fn effect(text: &str) -> Effect {
     }
 }
 
-/// CALL, DO, … CONCURRENTLY: outside of a block it may commit more than once, and fail in the midst of it.
-pub fn commits_by_parts(text: &str) -> bool {
-    let mut words = tokens(text)
-        .filter(|t| t.kind == Kind::Word)
-        .map(|t| &text[t.place]);
-    let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
-    words
-        .next()
-        .is_some_and(|first| is(first, "call") || is(first, "do"))
-        || words.any(|word| is(word, "concurrently"))
+/// CALL and DO: outside of a block the routine may commit more than once, and fail in the midst of it.
+pub fn calls_routine(text: &str) -> bool {
+    let first = words(text).next();
+    first.is_some_and(|first| first.eq_ignore_ascii_case("call") || first.eq_ignore_ascii_case("do"))
+}
+
+/// … CONCURRENTLY: the same, and nobody can look into it.
+pub fn is_concurrent(text: &str) -> bool {
+    words(text).any(|word| word.eq_ignore_ascii_case("concurrently"))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = tokens(text).filter(|t| t.kind == Kind::Word);
+    words.map(|t| &text[t.place])
 }
 
 /// Whether its first word begins a block.
