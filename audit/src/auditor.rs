@@ -1,7 +1,7 @@
 //! The door: records in, findings and totals out.
 //!
 //! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell. Suspicions are confirmed
-//! beside the others ([`flight`]), and told as if each had been confirmed on the spot.
+//! beside the others (`flight`), and told as if each had been confirmed on the spot.
 
 mod flight;
 
