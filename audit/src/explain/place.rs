@@ -422,10 +422,6 @@ impl Explainer {
                     Some(pair) => pair,
                     None => self.compare(world, task, &rival, budget),
                 },
-                0 => match &unexplained {
-                    Some(attempt) => self.compare_unexplained(world, task, attempt, &rival, budget),
-                    None => Pair::Different,
-                },
                 _ => Pair::Different,
             };
             match pair {
@@ -515,43 +511,6 @@ impl Explainer {
             (true, true) => Pair::Same,
             (true, false) => Pair::Commuting,
             (false, _) => Pair::Different,
-        }
-    }
-
-    /// The same where nothing explains the first of them yet: whoever leaves its answers as wrong as they are does not
-    /// explain it.
-    fn compare_unexplained(
-        &mut self,
-        world: &World,
-        task: &Task,
-        attempt: &Attempt,
-        rival: &Task,
-        budget: &mut Budget,
-    ) -> Pair {
-        self.births.remembers = true;
-        let Some(mut rival_first) = self.then(world, rival, budget) else {
-            return Pair::Different;
-        };
-        if !spend(&mut budget.runs) {
-            return Pair::Different;
-        }
-        let after = rival_first.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-        fn told(attempt: &Attempt) -> Option<(usize, &str, &str)> {
-            let wrong = attempt.wrong.as_ref();
-            wrong.map(|(step, difference)| (*step, &*difference.observed, &*difference.expected))
-        }
-        if attempt.wrong_steps != after.wrong_steps || told(attempt) != told(&after) {
-            return Pair::Different;
-        }
-        let mut rival_last = world.sketch();
-        rival_last.apply(&task.txn, attempt, &mut self.births);
-        let Some(rival_last) = self.then(&rival_last, rival, budget) else {
-            return Pair::Different;
-        };
-        rival_first.apply(&task.txn, &after, &mut self.births);
-        match merge::same_rows(&rival_first, &rival_last) {
-            true => Pair::Commuting,
-            false => Pair::Different,
         }
     }
 
