@@ -5,7 +5,8 @@
 //!
 //! An edge a → b says: in every serial order in which a's and b's statements touch the same rows, a comes
 //! first. `wr` and `ww`: b saw, or overwrote, what a wrote. `rw`: a did not see what b wrote, although it
-//! read where b wrote. `real-time`: a had ended when b began, which counts at some levels. Edges are drawn from footprints, so there may be too many of them: a cycle is a
+//! read where b wrote. `real-time`: a had ended when b began, which counts at some levels.
+//! Edges are drawn from footprints, so there may be too many of them: a cycle is a
 //! suspicion, which the reference checker confirms or dismisses by trying every serial order.
 //!
 //! Always true:

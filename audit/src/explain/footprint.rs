@@ -3,6 +3,7 @@
 //! In: an attempt. Out: for another transaction, whether it could have changed what this one did, had it come
 //! first.
 
+use super::merge::same_row;
 use super::run::{Attempt, SNAPSHOT};
 use crate::assemble::Transaction;
 use crate::interpret::Touch;
@@ -132,14 +133,10 @@ impl Footprint {
 
     /// Whether both write the same, so that nobody can tell by whom of them something was written.
     pub fn writes_same(&self, other: &Footprint) -> bool {
-        let same_row = |a: &Option<Row>, b: &Option<Row>| match (a, b) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || same_cells(a, b),
-            (a, b) => a.is_none() && b.is_none(),
-        };
         let same = |(a, b): (&Written, &Written)| {
             (a.table, a.id) == (b.table, b.id)
-                && same_row(&a.before, &b.before)
-                && same_row(&a.after, &b.after)
+                && same_row(a.before.as_ref(), b.before.as_ref())
+                && same_row(a.after.as_ref(), b.after.as_ref())
         };
         self.written.len() == other.written.len()
             && self.written.iter().zip(&other.written).all(same)

@@ -23,7 +23,7 @@ fn newest(world: &World, table: TableId, id: RowId) -> Option<&Row> {
     chain(world, table, id)?.versions.last()?.row.as_ref()
 }
 
-fn same_row(a: Option<&Row>, b: Option<&Row>) -> bool {
+pub(super) fn same_row(a: Option<&Row>, b: Option<&Row>) -> bool {
     match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) => Arc::ptr_eq(a, b) || same_cells(a, b),

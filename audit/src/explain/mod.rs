@@ -199,12 +199,7 @@ impl Explainer {
     /// those that did.
     pub fn recover(&mut self, until: Nanos) -> Vec<Arc<Transaction>> {
         if self.worlds.is_empty() {
-            let mut world = World::new(self.catalog.clone());
-            for table in self.catalog.tables() {
-                let tables = world.store.tables.entry(self.catalog.storage(table.id));
-                tables.or_insert_with(|| Table::new(Knowledge::Partial));
-            }
-            self.worlds.push(world);
+            self.worlds.push(World::unread(self.catalog.clone()));
         }
         self.become_one();
         self.births.forget();

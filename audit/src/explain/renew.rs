@@ -11,8 +11,6 @@ use super::run::Attempt;
 use super::world::World;
 use crate::assemble::{End, Transaction};
 use crate::control::Control;
-use crate::state::store::Table;
-use crate::state::view::Knowledge;
 use crate::state::{Catalog, TableId};
 use crate::trace::{CatalogRead, Nanos};
 use std::sync::Arc;
@@ -67,11 +65,7 @@ impl Explainer {
         let waiting = self.recover(read.at);
         let old = self.worlds[0].store.catalog.clone();
         let catalog = Arc::new(Catalog::from_answers(&read.catalog).with_temporary_of(&old));
-        let mut world = World::new(catalog.clone());
-        for table in catalog.tables() {
-            let tables = world.store.tables.entry(catalog.storage(table.id));
-            tables.or_insert_with(|| Table::new(Knowledge::Partial));
-        }
+        let mut world = World::unread(catalog);
         world.store.lose_everything_to_unseen(read.at);
         self.worlds = vec![world];
         self.server = read.settings.clone();

@@ -94,7 +94,6 @@ impl Spot {
 
     /// Whether two leave the same behind in either order; `None` if that is not plain to see.
     pub fn commutes(&self, other: &Spot) -> Option<bool> {
-        let writing = |spot: &Spot| spot.places.iter().filter(|place| place.writes).count();
         if let ([mine], [theirs]) = (&*self.places, &*other.places)
             && mine.is_at(theirs)
             && mine.blindly
@@ -105,9 +104,6 @@ impl Spot {
                 .any(|(c, _)| theirs.sets.iter().any(|(set, _)| set == c))
         {
             return Some(true);
-        }
-        if writing(self) == 0 || writing(other) == 0 {
-            return None;
         }
         let differ_at_end = |mine: &Place, theirs: &Place| {
             mine.is_at(theirs)

@@ -119,6 +119,15 @@ impl World {
         }
     }
 
+    /// One in which nothing is known of what is in the tables.
+    pub fn unread(catalog: Arc<Catalog>) -> World {
+        let mut world = World::new(catalog.clone());
+        for table in catalog.tables() {
+            world.store.table_mut(catalog.storage(table.id));
+        }
+        world
+    }
+
     /// A copy to try something on: without what is only remembered for later.
     pub fn sketch(&self) -> World {
         World {
