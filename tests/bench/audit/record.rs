@@ -77,7 +77,7 @@ pub struct Recorded {
 /// The server of a table: as it is configured by default, except for durability, which costs no CPU.
 pub fn server() -> anyhow::Result<Throwaway> {
     Throwaway::start(&[
-        ("deadlock_timeout", "100ms"),
+        ("deadlock_timeout", "10ms"),
         ("shared_buffers", "128MB"),
         ("autovacuum", "off"),
     ])

@@ -167,6 +167,11 @@ impl<'a> FromSql<'a> for Cell {
             Type::NUMERIC => get_numeric(raw).ok_or("a numeric that ends too early")?,
             Type::TIMESTAMP => timestamp(i64::from_be_bytes(raw.try_into()?)),
             Type::VOID => String::new(),
+            Type::INT4_ARRAY => {
+                let items = Vec::<Option<i32>>::from_sql(ty, raw)?.into_iter();
+                let items = items.map(|item| item.map_or("NULL".to_owned(), |item| item.to_string()));
+                format!("{{{}}}", items.collect::<Vec<_>>().join(","))
+            }
             Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => {
                 std::str::from_utf8(raw)?.to_owned()
             }
