@@ -8,7 +8,7 @@
 
 use super::session::SessionState;
 use crate::interpret::{self, Execution, Expect, Fetch, Portal, PortalName, Views};
-use crate::sql::plan::FetchDirection;
+use crate::sql::plan::{AllAsks, FetchDirection};
 use crate::sql::{Kind, Planner, Prepared};
 use crate::state::Catalog;
 use crate::trace::{Observation, Outcome, Protocol};
@@ -160,11 +160,13 @@ impl Asked {
                 let Execution {
                     expect,
                     footprint,
+                    asks,
                     reasons,
                     effects,
                 } = run();
                 let mut execution = succeeds(session);
                 execution.footprint = footprint;
+                execution.asks = asks;
                 execution.effects = effects;
                 // What fails when rows are computed fails at a fetch; what the planner computes fails now.
                 execution.expect.any_error = !expect.success || expect.any_error || !reasons.is_empty();
@@ -228,6 +230,7 @@ fn succeeds(session: &SessionState) -> Execution {
         expect: Expect::success(session.context.clone()),
         effects: Vec::new(),
         footprint: Vec::new(),
+        asks: AllAsks::default(),
         reasons: Vec::new(),
     }
 }

@@ -3,10 +3,12 @@
 //! In: an attempt. Out: for another transaction, whether it could have changed what this one did, had it come
 //! first.
 
+use super::between::{Between, Change};
 use super::merge::same_row;
 use super::run::{Attempt, SNAPSHOT};
 use crate::assemble::Transaction;
 use crate::interpret::Touch;
+use crate::sql::plan::AllAsks;
 use crate::state::store::Store;
 use crate::state::view::has_key;
 use crate::state::{Row, RowId, TableId};
@@ -29,6 +31,8 @@ struct Written {
 #[derive(Debug, Default)]
 pub struct Footprint {
     touches: Vec<(usize, Touch)>,
+    /// What it depends on there.
+    asks: AllAsks,
     written: Vec<Written>,
     /// Where rows that nobody has seen may have been written.
     unseen: Vec<(usize, Touch)>,
@@ -72,6 +76,7 @@ impl Footprint {
         for read in &attempt.reads {
             let touches = read.touches.iter().map(|t| (read.step, t.clone()));
             footprint.touches.extend(touches);
+            footprint.asks.join(&read.asks);
         }
         for (table, own) in &attempt.overlay.tables {
             if own.truncated || own.havoc.is_some() {
@@ -107,6 +112,7 @@ impl Footprint {
     /// What one of two runs of the same transaction reads or writes.
     pub fn join(&mut self, other: Footprint) {
         self.touches.extend(other.touches);
+        self.asks.join(&other.asks);
         self.written.extend(other.written);
         self.unseen.extend(other.unseen);
         for step in other.writing {
@@ -133,17 +139,44 @@ impl Footprint {
 
     /// Whether both write the same, so that nobody can tell by whom of them something was written.
     pub fn writes_same(&self, other: &Footprint) -> bool {
+        let same_place = |(a, b): (&Written, &Written)| (a.table, a.id) == (b.table, b.id);
         let same = |(a, b): (&Written, &Written)| {
-            (a.table, a.id) == (b.table, b.id)
-                && same_row(a.before.as_ref(), b.before.as_ref())
-                && same_row(a.after.as_ref(), b.after.as_ref())
+            same_row(a.before.as_ref(), b.before.as_ref()) && same_row(a.after.as_ref(), b.after.as_ref())
         };
+        let both = || self.written.iter().zip(&other.written);
         self.written.len() == other.written.len()
-            && self.written.iter().zip(&other.written).all(same)
+            && both().all(same_place)
+            && both().all(same)
             && self.unseen.is_empty()
             && other.unseen.is_empty()
             && self.wild == other.wild
             && self.anything == other.anything
+    }
+
+    /// Whether this one may have written wherever the other one wrote, its rows not told apart.
+    pub fn is_wider_than(&self, other: &Footprint) -> bool {
+        self.anything || (!other.anything && other.tables_written().all(|table| self.wild.contains(&table)))
+    }
+
+    /// Whether it may have written any row of a table.
+    pub fn may_write_all(&self, table: TableId) -> bool {
+        self.anything || self.wild.contains(&table)
+    }
+
+    /// The tables that it wrote, rows not told apart.
+    pub fn widened(&self) -> Footprint {
+        let mut wide = Footprint {
+            anything: self.anything,
+            ..Footprint::default()
+        };
+        wide.run_wild(&self.tables_written().collect::<Vec<_>>());
+        wide
+    }
+
+    fn tables_written(&self) -> impl Iterator<Item = TableId> + '_ {
+        let rows = self.written.iter().map(|w| w.table);
+        let unseen = self.unseen.iter().map(|(_, touch)| touch.table());
+        rows.chain(unseen).chain(self.wild.iter().copied())
     }
 
     pub fn writes(&self) -> bool {
@@ -163,7 +196,7 @@ impl Footprint {
         let matters = |step: usize| !only_effects || self.writing.contains(&step);
         self.touches
             .iter()
-            .any(|(step, touch)| matters(*step) && in_time(*step) && other.may_write_at(touch))
+            .any(|(step, touch)| matters(*step) && in_time(*step) && other.may_write_for(touch, &self.asks))
             || self
                 .written
                 .iter()
@@ -214,6 +247,41 @@ impl Footprint {
             && self.written.iter().all(|w| w.table != table || is_apart(w))
     }
 
+    /// Whether what this one answers and leaves behind may depend on whether `other` came before.
+    pub fn heeds(&self, other: &Footprint) -> bool {
+        let counts = |written: &Written| {
+            let lasts = written.before.is_some() && written.after.is_some();
+            !lasts || other.asks.may_set_for(written.table, &self.asks, true)
+        };
+        let mut touches = self.touches.iter();
+        touches.any(|(_, touch)| other.may_write_some(touch, counts))
+            || self.wild.iter().any(|table| other.touches_table(*table))
+    }
+
+    /// Whether it makes a difference to this one which of two writers came first.
+    pub fn tells(&self, between: &Between) -> bool {
+        self.notices(&between.first) && self.notices(&between.second)
+    }
+
+    fn notices(&self, changes: &[Change]) -> bool {
+        changes.iter().any(|change| {
+            let reads = |touch: &Touch| touch.table() == change.table && is_met(touch, change.rows());
+            let asks = || match &change.columns {
+                None => true,
+                Some(columns) => columns
+                    .iter()
+                    .any(|(column, is_sum)| self.asks.asks_for(change.table, *column, *is_sum)),
+            };
+            (self.wild.contains(&change.table) || self.touches.iter().any(|(_, touch)| reads(touch)))
+                && asks()
+        })
+    }
+
+    /// Whether it may do something else to a column than adding to it.
+    pub fn may_overwrite(&self, table: TableId, column: usize) -> bool {
+        self.asks.may_overwrite(table, column)
+    }
+
     /// Whether what `other` wrote is where this one reads.
     pub fn sees(&self, other: &Footprint) -> bool {
         self.touches.iter().any(|(_, touch)| other.may_write_at(touch))
@@ -221,10 +289,23 @@ impl Footprint {
 
     /// Whether this one may have written where somebody reads.
     fn may_write_at(&self, touch: &Touch) -> bool {
+        self.may_write_some(touch, |_| true)
+    }
+
+    /// The same, and something on which it depends.
+    fn may_write_for(&self, touch: &Touch, asks: &AllAsks) -> bool {
         let table = touch.table();
+        self.may_write_some(touch, |written| {
+            written.before.is_none() || written.after.is_none() || self.asks.may_set_for(table, asks, false)
+        })
+    }
+
+    fn may_write_some(&self, touch: &Touch, counts: impl Fn(&Written) -> bool) -> bool {
+        let table = touch.table();
+        let written = |w: &Written| w.table == table && is_hit(touch, w) && counts(w);
         self.anything
             || self.wild.contains(&table)
-            || self.written.iter().any(|w| w.table == table && is_hit(touch, w))
+            || self.written.iter().any(written)
             || self.unseen.iter().any(|(_, place)| overlap(place, touch))
     }
 
@@ -254,7 +335,11 @@ impl Footprint {
 }
 
 fn is_hit(touch: &Touch, written: &Written) -> bool {
-    let mut rows = written.before.iter().chain(&written.after);
+    is_met(touch, written.before.iter().chain(&written.after))
+}
+
+/// Whether one of the rows is where somebody reads.
+fn is_met<'a>(touch: &Touch, mut rows: impl Iterator<Item = &'a Row>) -> bool {
     match touch {
         Touch::Key { columns, key, .. } => rows.any(|row| has_key(row, columns, key)),
         Touch::Scan { filter, .. } => rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row))),

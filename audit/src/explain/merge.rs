@@ -19,7 +19,7 @@ fn chain(world: &World, table: TableId, id: RowId) -> Option<&Chain> {
     world.store.tables.get(&table).and_then(|t| t.chain(id))
 }
 
-fn newest(world: &World, table: TableId, id: RowId) -> Option<&Row> {
+pub(super) fn newest(world: &World, table: TableId, id: RowId) -> Option<&Row> {
     chain(world, table, id)?.versions.last()?.row.as_ref()
 }
 

@@ -19,6 +19,7 @@ pub mod run;
 pub mod crash;
 pub mod apply;
 pub mod draw;
+pub mod between;
 pub mod footprint;
 pub mod spot;
 pub mod world;

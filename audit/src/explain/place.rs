@@ -7,6 +7,7 @@
 //! but who may have been quicker: only those that are not spread over several requests, and only where they
 //! wrote what this one reads or writes. Two orders that nobody can tell apart are tried once.
 
+use super::between::Between;
 use super::footprint::Footprint;
 use super::limits::Limits;
 use super::run::{Attempt, Scene, is_statement_level, run};
@@ -30,6 +31,8 @@ const ATTEMPTS_MAX: usize = 128;
 /// How many explanations are looked at, to learn what they have in common; and whether they all write the same.
 const ALTERNATIVES_MAX: usize = 16;
 const WRITING_ALTERNATIVES_MAX: usize = 64;
+/// A run that looks at more places than this counts for several.
+const PLACES_A_RUN: usize = 8;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
 
@@ -51,6 +54,12 @@ impl Budget {
             runs: limits.runs_max,
             lazy: false,
         }
+    }
+
+    /// What runs long counts for several.
+    fn charge(&mut self, attempt: &Attempt) {
+        let places: usize = attempt.reads.iter().map(|read| read.touches.len()).sum();
+        self.runs = self.runs.saturating_sub(places / PLACES_A_RUN);
     }
 
     fn is_lazy(&self) -> bool {
@@ -109,9 +118,27 @@ pub enum Placement {
 enum Pair {
     /// What others find in between, or at the end.
     Different,
-    /// Only what they find in between.
-    Commuting,
+    /// Only what they find in between; which is what, where they were run.
+    Commuting(Option<Arc<Between>>),
+    /// The same, but the second is not explained before the first as things are.
+    Early(Option<Arc<Between>>),
     Same,
+}
+
+/// What comes of a transaction.
+enum Then {
+    One(Box<World>),
+    Several,
+    /// It is not explained.
+    None,
+}
+
+/// Whether somebody can tell the order of two writers that leave the same behind in either.
+enum Watched {
+    ByNobody,
+    /// By none of those that have ended.
+    Perhaps,
+    BySomebody,
 }
 
 /// Those whose turn is still to come and that may have come before.
@@ -188,6 +215,7 @@ impl Explainer {
                 return true;
             }
             let mut attempt = run(&task.txn, &task.rules, scene, &task.session, chooser, false);
+            budget.charge(&attempt);
             match attempt.wrong.take() {
                 None if !chooser.borrow().is_contradiction() => {
                     let decisions = chooser.borrow().decisions().to_vec();
@@ -417,26 +445,33 @@ impl Explainer {
         for (rival, footprint) in rivals {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
+                // None of the two notices the other, so it is not explained by it, nor is anything else.
+                0 if !own.heeds(&footprint) && !footprint.heeds(&own) => Pair::Early(None),
                 1 if blind && is_same(&task.txn, &rival.txn) => Pair::Same,
                 1 => match self.obvious(world, (task, &own), &rival) {
                     Some(pair) => pair,
-                    None => self.compare(world, task, &rival, budget),
+                    None => self.compare(world, (task, &rival), (&own, &footprint), budget),
                 },
                 _ => Pair::Different,
             };
             match pair {
                 // Whoever looks in between sees the same.
                 Pair::Same => found.alike.push(rival.txn),
-                Pair::Commuting if !self.is_observed(world, task, &rival, ahead) => {}
-                Pair::Commuting if budget.is_lazy() => {
-                    let until = task.txn.end.window().done.max(rival.txn.end.window().done);
-                    for (task, footprint) in [(task, own.clone()), (&rival, footprint)] {
-                        let written = match self.spot_of(world, task, &footprint) {
-                            Some(spot) => Wrote::At(spot),
-                            None => Wrote::Rows(footprint),
-                        };
-                        let by = task.txn.id;
-                        world.take_one_order(&Taken { by, written, until });
+                Pair::Early(between) => {
+                    self.take_one_order(world, [(task, own.clone()), (&rival, footprint)], between);
+                }
+                Pair::Commuting(between) => {
+                    let watched = self.watched(world, (task, &rival), between.as_deref(), ahead);
+                    let is_taken = match watched {
+                        Watched::ByNobody => continue,
+                        Watched::BySomebody => budget.is_lazy() || found.rivals.len() == RIVALS_MAX,
+                        Watched::Perhaps => between.is_some() || budget.is_lazy(),
+                    };
+                    if is_taken {
+                        let pair = [(task, own.clone()), (&rival, footprint)];
+                        self.take_one_order(world, pair, between);
+                    } else {
+                        found.rivals.push(rival);
                     }
                 }
                 _ if found.rivals.len() == RIVALS_MAX => return None,
@@ -446,27 +481,67 @@ impl Explainer {
         Some(found)
     }
 
-    /// Whether somebody may have looked between two blind writers.
-    fn is_observed(&mut self, world: &mut World, a: &Task, b: &Task, ahead: &Ahead<'_>) -> bool {
+    /// Of two writers one order is taken: whoever can tell which was first may be explained by the other one.
+    fn take_one_order(
+        &mut self,
+        world: &mut World,
+        pair: [(&Task, Arc<Footprint>); 2],
+        between: Option<Arc<Between>>,
+    ) {
+        let until = pair.iter().map(|(task, _)| task.txn.end.window().done);
+        let until = until.max().unwrap_or_default();
+        if let Some(between) = between {
+            let by = pair[0].0.txn.id;
+            let written = Wrote::Between(between);
+            return world.take_one_order(&Taken { by, written, until });
+        }
+        for (task, footprint) in pair {
+            let written = match self.spot_of(world, task, &footprint) {
+                Some(spot) => Wrote::At(spot),
+                None => Wrote::Rows(footprint),
+            };
+            let by = task.txn.id;
+            world.take_one_order(&Taken { by, written, until });
+        }
+    }
+
+    /// Whether somebody may have looked between two writers and can tell which of them was first.
+    fn watched(
+        &mut self,
+        world: &mut World,
+        (a, b): (&Task, &Task),
+        between: Option<&Between>,
+        ahead: &Ahead<'_>,
+    ) -> Watched {
         let sent = a.txn.sent().min(b.txn.sent());
         let done = a.txn.end.window().done.max(b.txn.end.window().done);
-        if !world.waiting.is_empty() || !ahead.assembler.open_before(done).is_empty() {
-            return true;
+        // Those that nothing explains yet, and those whose turn is still to come.
+        let waiting = self.waiting.iter().map(|waiting| &waiting.task.txn);
+        let mut watchers: Vec<Arc<Transaction>> = waiting
+            .filter(|other| world.waiting.contains(&other.id))
+            .cloned()
+            .collect();
+        if !world.waiting.is_empty() && (between.is_none() || watchers.len() < world.waiting.len()) {
+            return Watched::BySomebody;
         }
-        let mut watchers: Vec<Arc<Transaction>> = Vec::new();
         for other in ahead.sequencer.upcoming() {
             if other.id == a.txn.id || other.id == b.txn.id || other.sent() > done {
                 continue;
             }
-            if other.is_spread() || !matches!(other.end, End::Committed(_)) || other.end.window().done < sent
-            {
-                return true;
+            let is_plain = match between {
+                Some(_) => matches!(other.end, End::Committed(_) | End::Aborted(_)),
+                None => matches!(other.end, End::Committed(_)) && !other.is_spread(),
+            };
+            let is_over = other.end.window().done < sent;
+            match (is_plain, is_over && between.is_some()) {
+                (_, true) => {}
+                (true, _) if !is_over => watchers.push(other.clone()),
+                _ => return Watched::BySomebody,
             }
-            watchers.push(other.clone());
         }
         let written = world.footprint(&b.txn, &b.rules, &b.session, &self.planner);
         let at = self.spot(world, &b.txn);
-        watchers.iter().any(|other| {
+        let can_tell = watchers.iter().any(|other| {
             if let (Some(at), Some(spot)) = (&at, self.spot(world, other))
                 && spot.is_beside(at)
             {
@@ -474,53 +549,90 @@ impl Explainer {
             }
             let other = self.task(other);
             let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
-            !footprint.is_blind && footprint.sees(&written)
-        })
+            match between {
+                // Where its own place among writers matters it is looked for.
+                Some(_) if footprint.is_blind && !other.txn.is_spread() => false,
+                Some(between) => footprint.beyond_rows || footprint.tells(between),
+                None => !footprint.is_blind && footprint.sees(&written),
+            }
+        });
+        match (can_tell, ahead.assembler.open_before(done).is_empty()) {
+            (true, _) => Watched::BySomebody,
+            (false, true) => Watched::ByNobody,
+            (false, false) => Watched::Perhaps,
+        }
     }
 
     /// What the order of two writers changes, where their statements say it.
     fn obvious(&mut self, world: &mut World, a: (&Task, &Footprint), b: &Task) -> Option<Pair> {
         let (one, other) = (self.spot_of(world, a.0, a.1)?, self.spot(world, &b.txn)?);
         match one.commutes(&other)? {
-            true => Some(Pair::Commuting),
+            true => Some(Pair::Commuting(None)),
             false => Some(Pair::Different),
         }
     }
 
     /// What the order of two writers changes.
-    fn compare(&mut self, world: &World, a: &Task, b: &Task, budget: &mut Budget) -> Pair {
+    fn compare(
+        &mut self,
+        world: &World,
+        (a, b): (&Task, &Task),
+        footprints: (&Footprint, &Footprint),
+        budget: &mut Budget,
+    ) -> Pair {
         self.births.remembers = true;
-        let mut ends = Vec::new();
-        for (first, second) in [(a, b), (b, a)] {
-            let Some(between) = self.then(world, first, budget) else {
-                return Pair::Different;
-            };
-            let Some(after) = self.then(&between, second, budget) else {
-                return Pair::Different;
-            };
-            ends.push((between, after));
-        }
-        let (two, one) = (ends.pop(), ends.pop());
-        let (Some((between_a, after_ab)), Some((between_b, after_ba))) = (one, two) else {
+        let (Then::One(after_a), after_b) = (self.then(world, a, budget), self.then(world, b, budget)) else {
             return Pair::Different;
         };
-        match (
-            merge::same_rows(&after_ab, &after_ba),
-            merge::same_rows(&between_a, &between_b),
-        ) {
-            (true, true) => Pair::Same,
-            (true, false) => Pair::Commuting,
-            (false, _) => Pair::Different,
+        // Where it is not explained as things are, it may be by others that come before: what it does is the same.
+        let is_early = matches!(after_b, Then::None);
+        let after_b = match after_b {
+            Then::One(after) => after,
+            Then::None if !footprints.0.heeds(footprints.1) && !footprints.1.heeds(footprints.0) => {
+                self.then_anyway(world, b)
+            }
+            _ => return Pair::Different,
+        };
+        let after_ab = match is_early {
+            true => self.then_anyway(&after_a, b),
+            false => match self.then(&after_a, b, budget) {
+                Then::One(after) => after,
+                _ => return Pair::Different,
+            },
+        };
+        let Then::One(after_ba) = self.then(&after_b, a, budget) else {
+            return Pair::Different;
+        };
+        if !merge::same_rows(&after_ab, &after_ba) {
+            return Pair::Different;
+        }
+        if !is_early && merge::same_rows(&after_a, &after_b) {
+            return Pair::Same;
+        }
+        let between = Between::of(world, (&after_a, footprints.0), (&after_b, footprints.1));
+        let between = Some(Arc::new(between));
+        match is_early {
+            true => Pair::Early(between),
+            false => Pair::Commuting(between),
         }
     }
 
     /// The world after a transaction that it explains in one way only.
-    fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Option<World> {
+    fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Then {
         let mut ways = self.explanations(world, task, None, budget);
-        if ways.found.len() != 1 || !ways.complete {
-            return None;
+        match (ways.found.pop(), ways.found.is_empty(), ways.complete) {
+            (Some(way), true, true) => Then::One(Box::new(self.adopt(world.sketch(), task, way).0)),
+            (None, _, true) => Then::None,
+            _ => Then::Several,
         }
-        Some(self.adopt(world.sketch(), task, ways.found.pop()?).0)
+    }
+
+    /// The world after a transaction, whether or not it explains it.
+    fn then_anyway(&mut self, world: &World, task: &Task) -> Box<World> {
+        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+        let mut after = world.sketch();
+        after.apply(&task.txn, &attempt, &mut self.births);
+        Box::new(after)
     }
 
     /// Takes an explanation for true.

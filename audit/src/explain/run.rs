@@ -12,6 +12,7 @@ use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
+use crate::sql::plan::AllAsks;
 use crate::sql::{Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
@@ -121,6 +122,7 @@ pub struct Judged {
 pub struct StepReads {
     pub step: usize,
     pub touches: Vec<Touch>,
+    pub asks: AllAsks,
     pub providers: SmallVec<[CommitId; 8]>,
 }
 
@@ -395,6 +397,7 @@ fn run_step(
         expect,
         mut effects,
         footprint,
+        asks,
         reasons,
     } = execution;
     let asked = chooser.borrow().decisions().len() > asked_before;
@@ -473,6 +476,7 @@ fn run_step(
     attempt.reads.push(StepReads {
         step: at,
         touches: footprint,
+        asks,
         providers,
     });
     attempt.judged[at] = Some(Judged {

@@ -8,6 +8,7 @@
 //! Always true: what really happened is one of the worlds, or is covered by what is unknown in one of them.
 
 use super::apply::{self, Births, Learnt};
+use super::between::Between;
 use super::footprint::Footprint;
 use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
@@ -36,8 +37,11 @@ use std::sync::Arc;
 /// Commits that are remembered for the sake of tables that may be read again.
 const REMEMBERED_MAX: usize = 1_024;
 
+/// In how many ways one writer whose order was taken may have written until only the tables are remembered.
+const WRITTEN_MAX: usize = 8;
+
 /// How many ways a routine may go until nobody knows what it does.
-const WAYS_MAX: usize = 16;
+const WAYS_MAX: usize = 4;
 
 /// Whether a row certainly has this key.
 fn is_row_of(row: &Row, columns: &[usize], key: &[Value]) -> bool {
@@ -68,13 +72,17 @@ pub struct Taken {
 pub enum Wrote {
     At(Arc<Spot>),
     Rows(Arc<Footprint>),
+    /// What somebody in between could tell the order by.
+    Between(Arc<Between>),
 }
 
 impl Wrote {
-    fn is(&self, other: &Wrote) -> bool {
+    fn covers(&self, other: &Wrote) -> bool {
         match (self, other) {
             (Wrote::At(a), Wrote::At(b)) => Arc::ptr_eq(a, b),
-            (Wrote::Rows(a), Wrote::Rows(b)) => Arc::ptr_eq(a, b) || a.writes_same(b),
+            (Wrote::Between(a), Wrote::Between(b)) => Arc::ptr_eq(a, b),
+            (Wrote::Rows(a), Wrote::Between(b)) => b.tables().all(|table| a.may_write_all(table)),
+            (Wrote::Rows(a), Wrote::Rows(b)) => Arc::ptr_eq(a, b) || a.is_wider_than(b) || a.writes_same(b),
             _ => false,
         }
     }
@@ -153,7 +161,8 @@ impl World {
         let mut taken = self.taken.iter().filter(|t| t.until >= txn.sent());
         taken.any(|t| match &t.written {
             Wrote::At(spot) => !spot.misses(own),
-            Wrote::Rows(written) => own.depends_on(txn, written, 0, false),
+            Wrote::Rows(written) => own.heeds(written),
+            Wrote::Between(between) => own.tells(between),
         })
     }
 
@@ -165,11 +174,40 @@ impl World {
     /// Of two writers one order was taken.
     pub fn take_one_order(&mut self, taken: &Taken) {
         let from = self.taken.partition_point(|own| own.by < taken.by);
-        let mut same = self.taken[from..].iter_mut().take_while(|own| own.by == taken.by);
-        match same.find(|own| own.written.is(&taken.written)) {
-            Some(known) => known.until = known.until.max(taken.until),
-            None => self.taken.insert(from, taken.clone()),
+        let to = from + self.taken[from..].partition_point(|own| own.by == taken.by);
+        let mut same = self.taken[from..to].iter_mut();
+        if let Some(known) = same.find(|own| own.written.covers(&taken.written)) {
+            known.until = known.until.max(taken.until);
+            return;
         }
+        self.taken.insert(from, taken.clone());
+        if to - from >= WRITTEN_MAX {
+            self.widen(from, to + 1);
+        }
+    }
+
+    /// What one writer may have written in ever so many ways: from here on only in which tables.
+    fn widen(&mut self, from: usize, to: usize) {
+        let same: Vec<Taken> = self.taken.drain(from..to).collect();
+        let (mut kept, rows): (Vec<Taken>, Vec<Taken>) = same
+            .into_iter()
+            .partition(|taken| matches!(taken.written, Wrote::At(_)));
+        let last = rows.iter().max_by_key(|taken| taken.until);
+        if let Some(Taken { by, until, .. }) = last.cloned() {
+            let mut wide = Footprint::default();
+            for taken in &rows {
+                match &taken.written {
+                    Wrote::Rows(rows) => wide.join(rows.widened()),
+                    Wrote::Between(between) => {
+                        wide.run_wild(&between.tables().collect::<Vec<_>>());
+                    }
+                    Wrote::At(_) => {}
+                }
+            }
+            let written = Wrote::Rows(Arc::new(wide));
+            kept.push(Taken { by, written, until });
+        }
+        self.taken.splice(from..from, kept);
     }
 
     pub fn take_ahead(&mut self, txn: TxnId) -> Option<Arc<Explained>> {
@@ -247,7 +285,7 @@ impl World {
         if !self.footprints.is_empty() && !attempt.overlay.is_empty() {
             let own = Footprint::new(txn, attempt, &self.store);
             self.footprints
-                .retain(|_, other| !other.sees(&own) && !own.beyond_rows);
+                .retain(|_, other| !other.heeds(&own) && !own.beyond_rows);
         }
         let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order, births);
         if births.remembers

@@ -26,7 +26,7 @@ pub use expect::Expect;
 pub use portal::{Fetch, Portal, PortalName, Portals};
 pub use write::merged;
 
-use crate::sql::plan::{Expr, Kind, Query};
+use crate::sql::plan::{AllAsks, Asks, Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::value::{Collation, Context, DateStyle, TimeZone, TypeOid, Value};
@@ -45,6 +45,8 @@ pub struct Execution {
     pub effects: Vec<Effect>,
     /// What was read, for deciding which other transactions matter to this statement.
     pub footprint: Vec<Touch>,
+    /// What it depends on in what was read.
+    pub asks: AllAsks,
     /// Constructs that were not modelled, in the words of the coverage counters. Empty: fully checked.
     pub reasons: Vec<String>,
 }
@@ -216,6 +218,7 @@ pub fn execute_told(
                 expect,
                 effects: Vec::new(),
                 footprint: Vec::new(),
+                asks: AllAsks::of(&planned.asks),
                 reasons: planned.reasons.clone(),
             };
         }
@@ -242,12 +245,14 @@ pub fn execute_told(
             expect,
             effects: run.take_effects(),
             footprint: run.take_footprint(),
+            asks: run.take_asks(),
             reasons: planned.reasons.clone(),
         },
         Err(Fault::Raised { sqlstate, message }) => Execution {
             expect: Expect::failure(&sqlstate, message, context.clone()),
             effects: Vec::new(),
             footprint: run.take_footprint(),
+            asks: run.take_asks(),
             reasons: planned.reasons.clone(),
         },
         Err(Fault::Unsure(reason)) => widened(planned, &reason, context),
@@ -704,6 +709,7 @@ pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execu
         expect: Expect::anything(reason, context.clone()),
         effects,
         footprint,
+        asks: AllAsks::of(&Arc::new(Asks::everything())),
         reasons: planned
             .reasons
             .iter()

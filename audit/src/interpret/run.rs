@@ -1,8 +1,9 @@
 //! One execution of one statement: what all its parts share.
 
 use super::{Effect, Touch, Views};
-use crate::sql::plan::{Cte, CteQuery, Kind, Planned};
+use crate::sql::plan::{AllAsks, Asks, Cte, CteQuery, Expr, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
+use crate::value::compare::identical;
 use crate::value::{Context, SqlError, Value};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -104,6 +105,7 @@ pub(super) struct Run<'a> {
     /// Something unmodelled could fail in any way.
     pub any_error: Cell<bool>,
     footprint: RefCell<Footprint>,
+    asks: RefCell<AllAsks>,
     work: Cell<u64>,
     pub routine_depth: usize,
     /// How many instants routines have taken so far; `None` where it is not known in which order they come.
@@ -146,6 +148,7 @@ impl<'a> Run<'a> {
             possible: RefCell::default(),
             any_error: Cell::new(false),
             footprint: RefCell::default(),
+            asks: RefCell::new(AllAsks::of(&planned.asks)),
             work: Cell::new(0),
             routine_depth: 0,
             instants: None,
@@ -270,6 +273,30 @@ impl<'a> Run<'a> {
             Touch::Key { table, columns, key } => self.touch_key(table, &columns, &key),
             Touch::Scan { table, filter } => self.touch_scan(table, filter),
         }
+    }
+
+    /// What a part of this execution asked for.
+    pub fn ask(&self, asks: &AllAsks) {
+        self.asks.borrow_mut().join(asks);
+    }
+
+    /// A sum was to be stored in a column and became something else: it matters what it was added to.
+    pub fn ask_if_rounded(&self, table: TableId, expr: &Expr, stored: &Value, scope: &Scope<'_>) {
+        if let Expr::Cast {
+            argument, from, to, ..
+        } = expr
+            && from == to
+            && matches!(**argument, Expr::Call { .. })
+            && !self
+                .tolerant(argument, scope)
+                .is_ok_and(|sum| identical(&sum, stored) == Some(true))
+        {
+            self.ask(&AllAsks::of(&Arc::new(Asks::whole(table))));
+        }
+    }
+
+    pub fn take_asks(&self) -> AllAsks {
+        self.asks.take()
     }
 
     /// How many places were read so far.

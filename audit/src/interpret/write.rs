@@ -399,6 +399,7 @@ impl Run<'_> {
                     } else {
                         self.tolerant(expr, &scope)?
                     };
+                    self.ask_if_rounded(update.table, expr, &row[*column], &scope);
                 }
                 after = Some(match after {
                     None => row,

@@ -5,7 +5,7 @@
 //! Always true: a plan found in the cache is the plan that would have been made.
 
 use super::analyze;
-use super::plan::{Bind, Kind, Planned, Source, Touches};
+use super::plan::{Asks, Bind, Kind, Planned, Source, Touches};
 use super::token::{self, Class, Literal, Shape};
 use crate::state::Catalog;
 use crate::trace::Parameter;
@@ -302,6 +302,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         tag: "",
         volatile: false,
         columns_read: None,
+        asks: Arc::new(Asks::everything()),
         many_relations: false,
     }
 }

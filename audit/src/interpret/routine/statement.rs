@@ -34,14 +34,16 @@ impl Body<'_, '_> {
         if value.is_unknown() || value.is_null() || (from == to && type_modifier < 0) {
             return Ok(value);
         }
-        match value::cast(
-            &value,
-            from,
-            to,
-            type_modifier,
-            CastKind::Assignment,
-            self.run.context,
-        ) {
+        let cast = |value: &Value, from, type_modifier, kind| {
+            value::cast(value, from, to, type_modifier, kind, self.run.context)
+        };
+        let mut converted = cast(&value, from, type_modifier, CastKind::Assignment);
+        if let (Err(value::SqlError::NotModelled(_)), Value::Text(_)) = (&converted, &value) {
+            // Where no cast may be used, PL/pgSQL reads the text as a constant of that type.
+            converted = cast(&value, from, -1, CastKind::Explicit)
+                .and_then(|value| cast(&value, to, type_modifier, CastKind::Assignment));
+        }
+        match converted {
             Ok(value) => Ok(value),
             Err(value::SqlError::Raised { sqlstate, message }) => Err(Fault::Raised {
                 sqlstate: sqlstate.to_owned(),
@@ -78,6 +80,7 @@ impl Body<'_, '_> {
         for touch in run.take_footprint() {
             self.run.touch(touch);
         }
+        self.run.ask(&run.take_asks());
         for (sqlstate, why) in run.possible.take() {
             self.run.may_fail(&sqlstate, why);
         }

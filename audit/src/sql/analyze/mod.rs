@@ -19,10 +19,13 @@ mod option;
 mod utility;
 mod routine;
 mod visit;
+mod asks;
 mod columns;
 mod reach;
 
-use super::plan::{Bind, BindCast, Cte, Expr, Kind, OutputColumn, Planned, Source, TableChecks, Touches};
+use super::plan::{
+    Asks, Bind, BindCast, Cte, Expr, Kind, OutputColumn, Planned, Source, TableChecks, Touches,
+};
 use super::planner::{SessionSettings, bare};
 use super::token::Shape;
 use crate::state::{Catalog, TableId};
@@ -321,9 +324,14 @@ impl<'a> Analyzer<'a> {
             true => columns::columns_read(&kind, self.catalog),
             false => None,
         };
+        let asks = match is_plain {
+            true => asks::asks(&kind, self.catalog),
+            false => Asks::everything(),
+        };
         Planned {
             shape: Arc::from(shape.text.as_str()),
             columns_read,
+            asks: Arc::new(asks),
             kind,
             parameter_types: self.parameter_types,
             binds: self.binds,

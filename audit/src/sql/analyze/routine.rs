@@ -2,6 +2,7 @@
 //!
 //! SQL inside a routine is planned like any other; its variables are the parameters of those plans.
 
+use super::asks::asked_by_routine;
 use super::reach::astray;
 use super::{Analyzer, Result, Typed, embedded, strings_of, unmodelled};
 use crate::sql::plan::{Expr, Kind, OutputColumn, Planned, Routine, Step, Variable};
@@ -242,6 +243,7 @@ impl Analyzer<'_> {
             name: function.name.clone(),
             variables,
             inputs: function.arguments.len(),
+            asks: asked_by_routine(&steps),
             body: steps,
             returns: function.returns,
             returns_void: function.returns == oid::VOID,

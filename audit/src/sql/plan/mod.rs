@@ -7,6 +7,7 @@
 //!   - a constant or parameter is a slot of [`Planned::binds`], computed once per execution;
 //!   - an expression that is not modelled is [`Expr::Unknown`], and its reason is in [`Planned::reasons`].
 
+mod asks;
 mod expr;
 mod query;
 mod routine;
@@ -14,6 +15,7 @@ mod select;
 mod window;
 mod write;
 
+pub use asks::{AllAsks, Asked, Asks};
 pub use expr::Expr;
 pub use query::{Body, Cte, CteQuery, Query, SetOperation, SortKey};
 pub use routine::{Routine, Step, Variable};
@@ -57,6 +59,8 @@ pub struct Planned {
     pub tag: &'static str,
     /// The columns that can change its answer, by table; `None`: all of them.
     pub columns_read: Option<crate::state::view::Columns>,
+    /// What its answer and its effects depend on.
+    pub asks: Arc<Asks>,
     /// More than one relation is read.
     pub many_relations: bool,
     /// It calls volatile functions whose values only the answer tells.

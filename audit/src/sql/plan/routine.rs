@@ -1,6 +1,6 @@
 //! A body in SQL or PL/pgSQL, step by step.
 
-use super::Planned;
+use super::{Asks, Planned};
 use crate::state::catalog::Function;
 use crate::value::TypeOid;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Routine {
     /// Positions of OUT and INOUT arguments.
     pub outputs: Vec<usize>,
     pub procedure: bool,
+    /// What its statements depend on, whether or not they are run.
+    pub asks: Asks,
 }
 
 #[derive(Debug)]
