@@ -8,7 +8,7 @@ mod flight;
 use crate::assemble::{Assembled, Assembler, End, Transaction};
 use crate::certify::{self, Certifier, Node};
 use crate::classify;
-use crate::cluster::{Charge, Proved, is_promised};
+use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
@@ -28,7 +28,7 @@ use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
 use flight::Flight;
 use pgassay_rules::Level;
-use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
+use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -592,8 +592,8 @@ impl Auditor {
         else {
             return;
         };
-        let stronger = rules.read_point == ReadPoint::Transaction && rules.serial_order == SerialOrder::None;
-        if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
+        let stronger = rules.read_point == ReadPoint::Transaction && !rules.is_serial();
+        if !stronger || self.rules_of(txn.level).is_serial() || !matches!(txn.end, End::Committed(_)) {
             return;
         }
         if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit)
@@ -677,13 +677,13 @@ impl Auditor {
 
     /// Whether transactions at this level were promised a serial order, or are claimed to have one.
     fn is_serial(&self, level: Level) -> bool {
-        is_promised(&self.rules_of(level)) || self.claim.as_ref().is_some_and(is_promised)
+        self.rules_of(level).is_serial() || self.claim.is_some_and(|claim| claim.is_serial())
     }
 
     /// Whether the serial order that is promised to this level, or claimed, respects real time.
     fn is_in_real_time(&self, level: Level) -> bool {
         let rules = self.claim.unwrap_or_else(|| self.rules_of(level));
-        rules.serial_order == SerialOrder::RealTime
+        rules.is_in_real_time()
     }
 
     /// Adds an explained transaction to the serialization graph.

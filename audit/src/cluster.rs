@@ -22,7 +22,7 @@ use crate::state::TableId;
 use crate::story::{self, Proof};
 use crate::trace::Nanos;
 use crate::verdict::Violation;
-use pgassay_rules::profile::{LevelRules, SerialOrder};
+use pgassay_rules::profile::LevelRules;
 use pgassay_rules::{Level, Rule};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -218,10 +218,9 @@ impl Cluster {
     ) -> Outcome {
         let claim = self.claim.as_ref();
         let rules = self.claim.unwrap_or_else(|| self.known.rules_of(level));
-        let real_time = rules.serial_order == SerialOrder::RealTime;
         let participates =
-            |level: Level| is_promised(&self.known.rules_of(level)) || claim.is_some_and(is_promised);
-        let confirmed = confirm::cycle(cycle, &self.known, participates, real_time, work);
+            |level: Level| self.known.rules_of(level).is_serial() || claim.is_some_and(LevelRules::is_serial);
+        let confirmed = confirm::cycle(cycle, &self.known, participates, rules.is_in_real_time(), work);
         let (members, differences) = match confirmed {
             Confirmed::Impossible { members, differences } => (members, differences),
             Confirmed::Explained { members, .. } => return Outcome::Explained(members),
@@ -253,9 +252,4 @@ impl Cluster {
 fn has_written_before(accusation: &Accusation) -> bool {
     let step = accusation.suspect.step;
     accusation.attempt.wrote.iter().any(|wrote| *wrote < step)
-}
-
-/// Whether a serial order is promised.
-pub fn is_promised(rules: &LevelRules) -> bool {
-    rules.serial_order != SerialOrder::None
 }

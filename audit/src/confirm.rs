@@ -18,7 +18,7 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
-use pgassay_rules::profile::{RealTime, SerialOrder};
+use pgassay_rules::profile::RealTime;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
@@ -62,7 +62,7 @@ pub fn suspect(
         true => SERIAL_MEMBERS_MAX,
         false => POINTS_MEMBERS_MAX,
     };
-    let real_time = suspect.rules.serial_order == SerialOrder::RealTime;
+    let real_time = suspect.rules.is_in_real_time();
     let decide = |case: &Case<'_>| match serial {
         // A serial order has those who committed; whether others did is not tried.
         true if case.members.iter().any(|m| !has_committed(m)) => Decision::TooLarge,
