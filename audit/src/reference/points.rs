@@ -9,7 +9,7 @@
 use super::base::{CaseView, Delta, Instants, Me};
 use super::state;
 use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
-use crate::assemble::End;
+use crate::assemble::{End, Step};
 use crate::control::Control;
 use crate::explain::asked::Asked;
 use crate::explain::run::{is_statement_level, snapshot_window};
@@ -351,9 +351,10 @@ impl Search<'_> {
         };
         let instants = || Instants::new(&walker.instants);
         let read = view(snapshot, by_statement.then(instants));
-        // Only where rows are looked at again before they are written is their newest version what counts.
+        // Only where rows are looked at again before they are written is their newest version what counts; but whether a
+        // key is taken is a matter of what is there.
         let newest = match member.rules.writes {
-            Writes::Any | Writes::Refused => snapshot,
+            Writes::Any | Writes::Refused if !is_taken(&member.txn.steps[walker.step]) => snapshot,
             _ => committed,
         };
         let latest = view(newest, Some(instants()));
@@ -450,6 +451,11 @@ fn follow(control: &Control, walker: &mut Walker) {
         }
         _ => {}
     }
+}
+
+/// Whether it failed because somebody else has the key.
+fn is_taken(step: &Step) -> bool {
+    matches!(&step.seen.outcome, Outcome::Error(error) if error.sqlstate == "23505")
 }
 
 /// Whether rows that it reads are locked, so that it reads their newest versions.
