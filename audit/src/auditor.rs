@@ -10,13 +10,15 @@ use crate::certify::{self, Certifier, Node};
 use crate::classify;
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
+use crate::exclude::{Excluder, Overlap, Who};
+use crate::explain::claim;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
 use crate::explain::renew::LIMBO_NS;
-use crate::explain::run::{SNAPSHOT, is_statement_level};
+use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
-use crate::explain::world::Explained;
-use crate::explain::{Accusation, Ahead, Explainer, Fate};
+use crate::explain::world::{Explained, World};
+use crate::explain::{Accusation, Ahead, Explainer, Fate, Suspect};
 use crate::interpret::Touch;
 use crate::points::{CommitId, PointId};
 use crate::pool::Pool;
@@ -129,6 +131,7 @@ pub struct Auditor {
     sequencer: Sequencer,
     explainer: Explainer,
     certifier: Certifier,
+    excluder: Excluder,
     tally: Tally,
     /// Where in the summary the violation with this fingerprint is.
     told: FxHashMap<String, usize>,
@@ -168,6 +171,7 @@ enum Due {
     /// Judge again what was waiting for this one.
     Retry,
     Certify,
+    CertifyApart,
     Close,
 }
 
@@ -189,6 +193,7 @@ impl Auditor {
             sequencer: Sequencer::default(),
             explainer,
             certifier: Certifier::default(),
+            excluder: Excluder::default(),
             tally: Tally::default(),
             told: FxHashMap::default(),
             looked: FxHashMap::default(),
@@ -279,7 +284,7 @@ impl Auditor {
             self.sequencer.mark(Nanos::MAX);
             self.advance(&mut found);
             self.begin(None);
-            self.agenda.due.push_back(Due::Retry);
+            self.agenda.due.extend([Due::Retry, Due::CertifyApart]);
             self.guard(&mut found, Auditor::work_off);
             if self.flight.is_empty() {
                 self.release(&mut found);
@@ -426,6 +431,7 @@ impl Auditor {
                     self.tally.count_unjudged(&txn, withhold::REASON);
                 }
                 self.certifier = Certifier::default();
+                self.excluder = Excluder::default();
                 self.withheld.adopted(&read.catalog, self.explainer.catalog());
             }
         }
@@ -477,6 +483,7 @@ impl Auditor {
             self.withheld.doubt(until, self.explainer.catalog());
         }
         self.certifier = Certifier::default();
+        self.excluder = Excluder::default();
         let uncounted = self.counted() == self.agenda.counted;
         for txn in waiting.iter().chain(txn.as_ref().filter(|_| uncounted)) {
             self.tally.count_unjudged(txn, crash::REASON);
@@ -576,6 +583,7 @@ impl Auditor {
                         self.certify(&explained, found);
                     }
                 }
+                Due::CertifyApart => self.certify_apart(found),
                 Due::Close => self.close(),
             }
         }
@@ -609,14 +617,60 @@ impl Auditor {
         match fate {
             Fate::Deferred => {}
             Fate::Explained(done, tier) => {
+                self.exclude(&done.txn, &done.attempt, false, found);
                 self.tally.count(&done.attempt, done.txn.level, tier, doubt);
                 if let Some(message) = &done.attempt.crash {
                     self.crashed(&done.txn, message.clone());
                 }
             }
             Fate::Unknown(attempt, reason) => self.tally.count_unknown(&attempt, reason),
-            Fate::Suspect(accusation) => self.suspect(accusation, found),
+            Fate::Suspect(accusation) => {
+                let Suspect { txn, difference, .. } = &accusation.suspect;
+                let (txn, attempt) = (txn.clone(), accusation.attempt.clone());
+                // That it did not wait is suspected already.
+                let suspected = ["dirty_write", "lost_update"].contains(&difference.rule.name);
+                self.suspect(accusation, found);
+                self.exclude(&txn, &attempt, suspected, found);
+            }
         }
+    }
+
+    /// Did somebody else hold what it held, at the same time?
+    fn exclude(
+        &mut self,
+        txn: &Arc<Transaction>,
+        attempt: &Attempt,
+        suspected: bool,
+        found: &mut Vec<Violation>,
+    ) {
+        let leaves = matches!(txn.end, End::Committed(_)) && !attempt.overlay.is_empty();
+        let who = Who {
+            txn: txn.clone(),
+            leaves,
+        };
+        let overlap = self.excluder.add(&who, &attempt.claims);
+        let Some(Overlap { step, other }) = overlap.filter(|_| !suspected) else {
+            return;
+        };
+        let worlds = self.explainer.worlds().iter();
+        let worlds: Vec<_> = worlds.map(|w| (w.clone(), w.commit_of(txn))).collect();
+        if leaves && worlds.iter().any(|(_, commit)| commit.is_none()) {
+            return self.tally.reason("story_forgotten");
+        }
+        let suspect = Suspect {
+            txn: txn.clone(),
+            level: txn.level,
+            rules: self.rules_of(txn.level),
+            step,
+            difference: claim::difference(),
+            session: self.explainer.session_of(txn),
+        };
+        let accusation = Box::new(Accusation {
+            suspect,
+            worlds,
+            attempt: attempt.clone(),
+        });
+        self.accuse(Charge::Overlap(accusation, other), found);
     }
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
@@ -688,6 +742,38 @@ impl Auditor {
 
     /// Adds an explained transaction to the serialization graph.
     fn certify(&mut self, explained: &Explained, found: &mut Vec<Violation>) {
+        if let Some(node) = self.node_of(explained, self.explainer.world()) {
+            let real_time = self.is_in_real_time(node.level);
+            if let Some(cycle) = self.certifier.add(node, real_time) {
+                self.cycle(cycle, found);
+            }
+        }
+    }
+
+    /// Adds what was explained in several ways, when nobody will tell any more which of them it was: nothing is wrong if
+    /// there is a serial order in one of them.
+    fn certify_apart(&mut self, found: &mut Vec<Violation>) {
+        let mut first = None;
+        let ways = self.explainer.uncertified();
+        for (way, world) in ways.iter().zip(self.explainer.worlds()) {
+            let mut certifier = self.certifier.clone();
+            let nodes = way.iter().filter_map(|explained| self.node_of(explained, world));
+            let mut cycles = nodes.filter_map(|node| {
+                let real_time = self.is_in_real_time(node.level);
+                certifier.add(node, real_time)
+            });
+            match cycles.next() {
+                Some(cycle) => drop(first.get_or_insert(cycle)),
+                None => return,
+            }
+        }
+        if let Some(cycle) = first {
+            self.cycle(cycle, found);
+        }
+    }
+
+    /// A committed transaction as a part of the serial order that it was promised, as it was explained in `world`.
+    fn node_of(&self, explained: &Explained, world: &World) -> Option<Node> {
         let Explained {
             txn,
             commit,
@@ -695,7 +781,7 @@ impl Auditor {
             decisions,
         } = explained;
         if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
-            return;
+            return None;
         }
         let by_statement = is_statement_level(&self.rules_of(txn.level));
         let point_of = |step: usize| {
@@ -710,7 +796,7 @@ impl Auditor {
         };
         let reads = certify::reads_of(&attempt.reads, point_of, decisions);
         if reads.is_empty() && attempt.written.is_empty() {
-            return;
+            return None;
         }
         let session = self.explainer.session_of(txn);
         let mut node = Node::new(
@@ -721,15 +807,11 @@ impl Auditor {
             reads,
             attempt.written.clone(),
         );
-        let placed = commit.and_then(|commit| self.explainer.world().order.get(commit));
-        if let Some(placed) = placed {
+        if let Some(placed) = commit.and_then(|commit| world.order.get(commit)) {
             // Where its place is, which may be that of somebody who did the same.
             node.window = placed.observed;
         }
-        let real_time = self.is_in_real_time(txn.level);
-        if let Some(cycle) = self.certifier.add(node, real_time) {
-            self.cycle(cycle, found);
-        }
+        Some(node)
     }
 
     fn cycle(&mut self, nodes: Vec<(Node, &'static str)>, found: &mut Vec<Violation>) {
@@ -765,6 +847,7 @@ impl Auditor {
             horizon = horizon.min(bound);
         }
         self.certifier.collect(horizon);
+        self.excluder.collect(horizon);
         let kept = self
             .certifier
             .oldest()

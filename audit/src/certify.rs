@@ -22,7 +22,6 @@ use crate::places::Places;
 use crate::points::CommitId;
 use crate::points::choose::Decision;
 use crate::state::overlay::Overlay;
-use crate::state::store::Store;
 use crate::state::view::has_key;
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Window};
@@ -288,7 +287,22 @@ fn edges(a: &Node, b: &Node) -> Vec<&'static str> {
     {
         kinds.push("ww");
     }
+    // Both wrote over the same version: whoever came second had not seen the first.
+    if a.writes
+        .iter()
+        .any(|w| b.writes.iter().any(|o| is_over_same(w, o)))
+    {
+        kinds.push("rw");
+    }
     kinds
+}
+
+/// Whether both wrote over the same version of a row.
+pub fn is_over_same(one: &Written, other: &Written) -> bool {
+    match (&one.before, &other.before) {
+        (Some(a), Some(b)) => one.table == other.table && Arc::ptr_eq(a, b),
+        _ => false,
+    }
 }
 
 /// Whether a statement saw a commit; `None` if nobody asked.
@@ -323,19 +337,14 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
     })
 }
 
-/// What a transaction wrote, with what was there before, as the store has it before it is applied.
-pub fn written(overlay: &Overlay, store: &Store) -> Vec<Written> {
+/// What a transaction wrote, with what it had found there before.
+pub fn written(overlay: &Overlay) -> Vec<Written> {
     let mut all = Vec::new();
     for (table, own) in &overlay.tables {
-        let kept = store.tables.get(table);
-        for (id, replaced) in own.replaced.iter().filter(|(_, r)| !r.perhaps) {
-            let before = kept
-                .and_then(|t| t.chain(*id))
-                .and_then(|c| c.versions.last())
-                .and_then(|v| v.row.clone());
+        for replaced in own.replaced.values().filter(|r| !r.perhaps) {
             all.push(Written {
                 table: *table,
-                before,
+                before: Some(replaced.before.clone()),
                 after: replaced.row.clone(),
             });
         }

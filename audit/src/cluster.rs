@@ -12,6 +12,7 @@ use crate::assemble::End;
 use crate::certify::Node;
 use crate::classify;
 use crate::confirm::{self, Confirmed};
+use crate::exclude::Who;
 use crate::explain::crash::{self, Crash};
 use crate::explain::{Accusation, Explainer};
 use crate::ground;
@@ -43,6 +44,8 @@ pub enum Charge {
     Suspect(Box<Accusation>),
     /// One that nothing explains at the level that is claimed for it.
     Doubt(Box<Accusation>),
+    /// One that held a row while another one did.
+    Overlap(Box<Accusation>, Who),
     /// Serializable transactions of which each must come before the next.
     Cycle {
         nodes: Vec<(Node, &'static str)>,
@@ -83,7 +86,7 @@ impl Charge {
     /// The shapes of the statements in question, and the name under which suspicions like this are counted.
     pub fn first_sight(&self, explainer: &Explainer) -> (Vec<Arc<str>>, String) {
         let (rule, level, shapes) = match self {
-            Charge::Suspect(accusation) | Charge::Doubt(accusation) => {
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) | Charge::Overlap(accusation, _) => {
                 let suspect = &accusation.suspect;
                 let shapes = vec![classify::shape(suspect, explainer)];
                 (suspect.difference.rule, suspect.level, shapes)
@@ -98,7 +101,7 @@ impl Charge {
     pub fn statements(&self) -> u64 {
         match self {
             Charge::Suspect(accusation) => accusation.attempt.judged.iter().flatten().count() as u64,
-            Charge::Doubt(_) | Charge::Cycle { .. } => 0,
+            Charge::Doubt(_) | Charge::Overlap(..) | Charge::Cycle { .. } => 0,
         }
     }
 }
@@ -132,7 +135,9 @@ impl Cluster {
     /// What it crashed on, with those who were there.
     fn crashed(&self, message: Arc<str>) -> Outcome {
         let txn = match &self.charge {
-            Charge::Suspect(accusation) | Charge::Doubt(accusation) => &accusation.suspect.txn,
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) | Charge::Overlap(accusation, _) => {
+                &accusation.suspect.txn
+            }
             Charge::Cycle { nodes, .. } => &nodes[0].0.txn,
         };
         let crash = Crash::new(txn, message, self.known.recent_committed());
@@ -142,19 +147,20 @@ impl Cluster {
     fn outcome(&self) -> Outcome {
         let work = Work::new(self.known.limits.proof_steps_max);
         match &self.charge {
-            Charge::Suspect(accusation) | Charge::Doubt(accusation) => self.suspect(accusation, &work),
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) => self.suspect(accusation, None, &work),
+            Charge::Overlap(accusation, other) => self.suspect(accusation, Some(other), &work),
             Charge::Cycle { nodes, rule, level } => self.cycle(nodes, rule, *level, &work),
         }
     }
 
     /// Has the reference checker decide a suspicion in every world; only what is proved in all of them is.
-    fn suspect(&self, accusation: &Accusation, work: &Work) -> Outcome {
+    fn suspect(&self, accusation: &Accusation, other: Option<&Who>, work: &Work) -> Outcome {
         let suspect = &accusation.suspect;
         #[cfg(test)]
         crash::if_told("prove", &suspect.txn.steps[suspect.step].seen.text);
         let mut proved = None;
         for (world, commit) in &accusation.worlds {
-            match confirm::suspect(suspect, world, *commit, &self.known, work) {
+            match confirm::suspect(suspect, other, world, *commit, &self.known, work) {
                 Confirmed::Impossible { members, differences } => {
                     proved.get_or_insert((world, *commit, members, differences));
                 }

@@ -10,6 +10,7 @@
 
 use crate::assemble::End;
 use crate::certify::Node;
+use crate::exclude::Who;
 use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
 use crate::interpret::Difference;
@@ -41,9 +42,10 @@ pub enum Confirmed {
 }
 
 /// Decides a suspect by every order of points, or by every serial order if that is all that was promised, in one world,
-/// where it is `commit`.
+/// where it is `commit`; together with `other`, if it is about both.
 pub fn suspect(
     suspect: &Suspect,
+    other: Option<&Who>,
     world: &World,
     commit: Option<CommitId>,
     explainer: &Explainer,
@@ -56,7 +58,20 @@ pub fn suspect(
         session: suspect.session.clone(),
         commit,
     };
-    let members = vec![first];
+    let mut members = vec![first];
+    if let Some(Who { txn, leaves }) = other {
+        let commit = world.commit_of(txn);
+        if *leaves && commit.is_none() {
+            return Confirmed::Unknown("story_forgotten");
+        }
+        members.push(Member {
+            txn: txn.clone(),
+            level: txn.level,
+            rules: explainer.rules_of(txn.level),
+            session: explainer.session_of(txn),
+            commit,
+        });
+    }
     let serial = suspect.rules.is_serial_alone();
     let members_max = match serial {
         true => SERIAL_MEMBERS_MAX,

@@ -15,6 +15,7 @@
 
 pub mod session;
 pub mod asked;
+pub mod claim;
 pub mod run;
 pub mod crash;
 pub mod apply;
@@ -237,6 +238,19 @@ impl Explainer {
             [world] => std::mem::take(&mut world.uncertified),
             _ => Vec::new(),
         }
+    }
+
+    /// All that may have happened; the first of them is [`Explainer::world`].
+    pub fn worlds(&self) -> &[World] {
+        &self.worlds
+    }
+
+    /// What could not be certified because it was open how things happened, for each way in which they may have.
+    pub fn uncertified(&mut self) -> Vec<Vec<Arc<Explained>>> {
+        let worlds = self.worlds.iter_mut();
+        worlds
+            .map(|world| std::mem::take(&mut world.uncertified))
+            .collect()
     }
 
     /// Takes over catalog and contents that were read on the side.

@@ -6,6 +6,7 @@
 //! Always true: the store is not changed; the same choices give the same attempt.
 
 use super::asked::Asked;
+use super::claim::{self, Claim};
 use super::crash;
 use super::session::SessionState;
 use crate::assemble::{End, Step, Transaction};
@@ -136,6 +137,8 @@ pub struct Attempt {
     pub wrong_steps: Vec<usize>,
     /// Steps that wrote rows.
     pub wrote: Vec<usize>,
+    /// Rows that it certainly held, where two transactions cannot.
+    pub claims: Vec<Claim>,
     /// Where rows that it replaced were locked, if that was inside of a routine.
     pub held: Vec<((TableId, RowId), PointId)>,
     /// Tables that it may have written, whether or not it is known what.
@@ -191,6 +194,7 @@ impl Attempt {
             wrong: None,
             wrong_steps: Vec::new(),
             wrote: Vec::new(),
+            claims: Vec::new(),
             held: Vec::new(),
             may_have_written: Vec::new(),
             may_have_moved: Vec::new(),
@@ -447,6 +451,10 @@ fn run_step(
     let lost = matches!(seen.outcome, Outcome::Lost);
     if lost {
         effects = of_the_lost(planned, &effects, &attempt.session);
+    }
+    if succeeded && rules.mutual_exclusion {
+        let claims = claim::claims(at, seen, &asked_for, &catalog, &expect, &footprint, &effects);
+        attempt.claims.extend(claims);
     }
     if succeeded || lost {
         if planned.may_write {

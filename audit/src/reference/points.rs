@@ -12,6 +12,7 @@ use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwri
 use crate::assemble::{End, Step};
 use crate::control::Control;
 use crate::explain::asked::Asked;
+use crate::explain::claim::{self, Held};
 use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Views};
@@ -36,6 +37,8 @@ pub(super) struct Walker {
     /// What the statements of the routine that it is calling saw so far, and the rows that they hold.
     pub(super) instants: Vec<Rc<Delta>>,
     pub(super) held: BTreeSet<(TableId, RowId)>,
+    /// Rows that nobody else can have held at some time.
+    pub(super) claims: Vec<Held>,
     pub(super) ended: bool,
 }
 
@@ -75,6 +78,7 @@ pub fn decide(case: &Case<'_>) -> Decision {
             snapshot: None,
             instants: Vec::new(),
             held: BTreeSet::new(),
+            claims: Vec::new(),
             ended: false,
         })
         .collect();
@@ -228,11 +232,11 @@ impl Search<'_> {
     fn take(
         &mut self,
         at: usize,
-        walkers: &[Walker],
+        before: &[Walker],
         committed: &Rc<Delta>,
     ) -> Option<(Vec<Walker>, Rc<Delta>)> {
         let member = &self.case.members[at];
-        let mut walkers = walkers.to_vec();
+        let mut walkers = before.to_vec();
         let txn = &member.txn;
         let walker = &mut walkers[at];
         if is_end(txn, walker.step) {
@@ -297,6 +301,7 @@ impl Search<'_> {
         let Done {
             agrees,
             effects,
+            claims,
             change,
         } = done;
         if let Err(difference) = agrees {
@@ -315,6 +320,14 @@ impl Search<'_> {
             };
             self.note(at, walker.step, difference);
             return None;
+        }
+        if member.rules.mutual_exclusion {
+            let claims = Held::of(txn, &claims);
+            if is_held(at, before, &claims) {
+                self.note(at, walker.step, claim::difference());
+                return None;
+            }
+            walker.claims.extend(claims);
         }
         let catalog = crate::state::View::catalog(&latest).clone();
         let outcome = &step.seen.outcome;
@@ -363,7 +376,8 @@ impl Search<'_> {
             latest: &latest,
             recheck: by_statement,
         };
-        let done = execute(asked, &member.txn.steps[walker.step], &walker.session, views);
+        let at = walker.step;
+        let done = execute(asked, at, &member.txn.steps[at], &walker.session, views);
         let wanted = |view: &CaseView<'_>| view.instants.as_ref().map(|i| i.wanted.get());
         let missing = [wanted(&read), wanted(&latest)].into_iter().flatten();
         Performed {
@@ -406,6 +420,13 @@ impl Search<'_> {
                 })
         })
     }
+}
+
+/// Whether somebody else held a row at the same time, whichever of them came first.
+fn is_held(at: usize, walkers: &[Walker], claims: &[Held]) -> bool {
+    let others = walkers.iter().enumerate().filter(|(other, _)| *other != at);
+    let mut theirs = others.flat_map(|(_, walker)| &walker.claims);
+    theirs.any(|other| claims.iter().any(|held| held.excludes(other)))
 }
 
 /// The snapshot as it is now: a table that was truncated since is empty in older ones, too.

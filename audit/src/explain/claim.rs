@@ -1,0 +1,243 @@
+//! Which rows a statement certainly held when it was answered, and until when its transaction certainly kept them.
+//!
+//! In: a statement with its plan, its answer and what it did. Out: [`Claim`]s: unique keys whose row was locked, written or
+//! made.
+//!
+//! A row is named by a unique key: while somebody holds it, nobody else can change that key, take the row away, or make
+//! another one with the same key. So two claims to one key are claims to one row, whatever each of them saw of it.
+//!
+//! Always true:
+//!   - what is claimed was held from the answer on at the latest, and until it was asked for what may have let go of it at
+//!     the earliest;
+//!   - rows that an answer does not name, and statements that may have locked more than they answered, claim nothing more.
+
+use super::asked::Asked;
+use crate::assemble::Transaction;
+use crate::control::Control;
+use crate::interpret::{Difference, Effect, Expect, Touch};
+use crate::sql::Kind;
+use crate::sql::plan::{Body, RelationSource, Select, Strength};
+use crate::state::{Catalog, TableId};
+use crate::trace::{Observation, Outcome, Status, Window};
+use crate::value::{Key, Value};
+use pgassay_rules::anomaly;
+use std::sync::Arc;
+
+/// Rows of one statement that are looked at.
+const ROWS_MAX: usize = 256;
+
+/// What somebody held who held a row that was not free.
+pub fn difference() -> Difference {
+    Difference {
+        rule: &anomaly::DIRTY_WRITE,
+        observed: "the row was locked".to_owned(),
+        expected: "to wait until the other transaction had ended".to_owned(),
+    }
+}
+
+/// How a key was claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// There was a row with this key, and it was locked.
+    Locked(Strength),
+    /// There was none, and one was made.
+    Made,
+}
+
+impl Mode {
+    /// Whether one of two claims has to wait for the other.
+    pub fn excludes(self, other: Mode) -> bool {
+        match (self, other) {
+            (Mode::Locked(a), Mode::Locked(b)) => a.excludes(b),
+            // As long as one is there, or may go away, no other is made.
+            (Mode::Made, _) | (_, Mode::Made) => true,
+        }
+    }
+}
+
+/// The row of a unique key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub table: TableId,
+    pub columns: Vec<usize>,
+    pub key: Vec<Key>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub place: Place,
+    pub mode: Mode,
+    pub step: usize,
+}
+
+/// A claim of one transaction, and from when to when it certainly stood.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub claim: Claim,
+    pub window: Window,
+}
+
+impl Held {
+    /// What a transaction certainly held of what it claimed, once it has ended.
+    pub fn of(txn: &Transaction, claims: &[Claim]) -> Vec<Held> {
+        let held = claims.iter().filter_map(|claim| {
+            let window = standing(txn, claim.step)?;
+            let claim = claim.clone();
+            Some(Held { claim, window })
+        });
+        held.collect()
+    }
+
+    /// Whether no two transactions can have held both.
+    pub fn excludes(&self, other: &Held) -> bool {
+        let (a, b) = (self.window, other.window);
+        self.claim.place == other.claim.place
+            && self.claim.mode.excludes(other.claim.mode)
+            && a.sent < b.done
+            && b.sent < a.done
+    }
+}
+
+/// What a statement claims that was answered inside of a transaction block.
+pub fn claims(
+    step: usize,
+    seen: &Observation,
+    asked: &Asked,
+    catalog: &Catalog,
+    expect: &Expect,
+    footprint: &[Touch],
+    effects: &[Effect],
+) -> Vec<Claim> {
+    let mut found = Claims {
+        step,
+        catalog,
+        all: Vec::new(),
+    };
+    if seen.before != Status::InBlock {
+        return found.all;
+    }
+    for effect in effects.iter().take(ROWS_MAX) {
+        found.of_effect(effect);
+    }
+    if let (Kind::Select(query), Outcome::Answer(_), true) =
+        (&asked.prepared.planned.kind, &seen.outcome, asked.is_run())
+        && let Body::Select(select) = &query.body
+        && !select.locking.is_empty()
+    {
+        found.of_locks(select, seen, expect, footprint);
+    }
+    found.all
+}
+
+struct Claims<'a> {
+    step: usize,
+    catalog: &'a Catalog,
+    all: Vec<Claim>,
+}
+
+impl Claims<'_> {
+    /// Every unique key of a row of which these cells are known.
+    fn add(&mut self, table: TableId, cell: impl Fn(usize) -> Option<Value>, mode: Mode) {
+        let Some(table) = self.catalog.table(table) else {
+            return;
+        };
+        for key in table.keys.iter().filter(|key| key.is_plain() && !key.deferrable) {
+            let values: Option<Vec<Key>> = key
+                .columns
+                .iter()
+                .map(|column| {
+                    cell(*column).filter(|value| !value.has_unknown() && !matches!(value, Value::Null))
+                })
+                .map(|value| value.map(Key))
+                .collect();
+            let Some(values) = values.filter(|values| !values.is_empty()) else {
+                continue;
+            };
+            let place = Place {
+                table: table.storage,
+                columns: key.columns.clone(),
+                key: values,
+            };
+            if !self.all.iter().any(|c| c.place == place && c.mode == mode) {
+                let step = self.step;
+                self.all.push(Claim { place, mode, step });
+            }
+        }
+    }
+
+    fn of_effect(&mut self, effect: &Effect) {
+        let cell = |row: &Arc<[Value]>| {
+            let row = row.clone();
+            move |column: usize| row.get(column).cloned()
+        };
+        match effect {
+            Effect::Insert { table, row } => self.add(*table, cell(row), Mode::Made),
+            // Whether a key was changed, which locks out one more, is not looked at.
+            Effect::Update { table, before, .. } => {
+                self.add(*table, cell(before), Mode::Locked(Strength::NoKeyUpdate));
+            }
+            Effect::Delete { table, before, .. } => {
+                self.add(*table, cell(before), Mode::Locked(Strength::Update));
+            }
+            _ => {}
+        }
+    }
+
+    /// Rows that came with FOR UPDATE or FOR SHARE were locked, whichever else were.
+    fn of_locks(&mut self, select: &Select, seen: &Observation, expect: &Expect, footprint: &[Touch]) {
+        let (Outcome::Answer(answer), Some(rows)) = (&seen.outcome, &expect.rows) else {
+            return;
+        };
+        let Ok(answered) = expect.decoded(rows, answer) else {
+            return;
+        };
+        for lock in &select.locking {
+            let RelationSource::Table(table) = select.relations[lock.relation].source else {
+                continue;
+            };
+            // Where only one row was looked for, its key is known whether or not it is part of the answer.
+            let sought: Vec<(usize, &Value)> = match (select.relations.as_slice(), footprint) {
+                ([_], [Touch::Key { columns, key, .. }]) => columns.iter().copied().zip(key).collect(),
+                _ => Vec::new(),
+            };
+            for row in answered.iter().take(ROWS_MAX) {
+                let cell = |column: usize| {
+                    let is_it = |origin: &Option<(u16, u16)>| {
+                        origin.is_some_and(|(relation, of)| {
+                            (relation as usize, of as usize) == (lock.relation, column)
+                        })
+                    };
+                    let shown = select.origins.iter().position(is_it).and_then(|at| row.get(at));
+                    let sought = || {
+                        sought
+                            .iter()
+                            .find(|(of, _)| *of == column)
+                            .map(|(_, value)| *value)
+                    };
+                    shown.or_else(sought).cloned()
+                };
+                self.add(table, cell, Mode::Locked(lock.strength));
+            }
+        }
+    }
+}
+
+/// From when to when a transaction certainly held what a step of it had claimed: from its answer until something was asked
+/// for that may have let go of it, and that found the transaction still there.
+fn standing(txn: &Transaction, step: usize) -> Option<Window> {
+    let from = txn.steps[step].seen.window.done;
+    let mut until = None;
+    for later in &txn.steps[step + 1..] {
+        // An error may have come of its own accord, long before anybody asked: a session that was idle for too long.
+        if !matches!(later.seen.outcome, Outcome::Answer(_)) {
+            break;
+        }
+        until = Some(later.seen.window.sent);
+        if matches!(later.control, Control::RollbackTo(_)) {
+            break;
+        }
+    }
+    until
+        .filter(|until| *until > from)
+        .map(|until| Window::new(from, until))
+}
