@@ -6,8 +6,7 @@
 mod flight;
 
 use crate::assemble::{Assembled, Assembler, End, Transaction};
-use crate::certify::{self, Certifier, Node};
-use crate::classify;
+use crate::certify::{self, Certifier, Cycle, Node};
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
 use crate::exclude::{Excluder, Overlap, Who};
@@ -744,32 +743,29 @@ impl Auditor {
     fn certify(&mut self, explained: &Explained, found: &mut Vec<Violation>) {
         if let Some(node) = self.node_of(explained, self.explainer.world()) {
             let real_time = self.is_in_real_time(node.level);
-            if let Some(cycle) = self.certifier.add(node, real_time) {
-                self.cycle(cycle, found);
-            }
+            let cycles = self.certifier.add(node, real_time);
+            self.cycle(cycles, found);
         }
     }
 
     /// Adds what was explained in several ways, when nobody will tell any more which of them it was: nothing is wrong if
     /// there is a serial order in one of them.
     fn certify_apart(&mut self, found: &mut Vec<Violation>) {
-        let mut first = None;
+        let mut first: Option<Vec<Cycle>> = None;
         let ways = self.explainer.uncertified();
         for (way, world) in ways.iter().zip(self.explainer.worlds()) {
             let mut certifier = self.certifier.clone();
             let nodes = way.iter().filter_map(|explained| self.node_of(explained, world));
-            let mut cycles = nodes.filter_map(|node| {
+            let mut closed = nodes.map(|node| {
                 let real_time = self.is_in_real_time(node.level);
                 certifier.add(node, real_time)
             });
-            match cycles.next() {
-                Some(cycle) => drop(first.get_or_insert(cycle)),
+            match closed.find(|cycles| !cycles.is_empty()) {
+                Some(cycles) => drop(first.get_or_insert(cycles)),
                 None => return,
             }
         }
-        if let Some(cycle) = first {
-            self.cycle(cycle, found);
-        }
+        self.cycle(first.unwrap_or_default(), found);
     }
 
     /// A committed transaction as a part of the serial order that it was promised, as it was explained in `world`.
@@ -814,10 +810,12 @@ impl Auditor {
         Some(node)
     }
 
-    fn cycle(&mut self, nodes: Vec<(Node, &'static str)>, found: &mut Vec<Violation>) {
-        let rule = classify::cycle(&nodes);
-        let level = self.settings.claim.unwrap_or(nodes[0].0.level);
-        self.accuse(Charge::Cycle { nodes, rule, level }, found);
+    /// The first of the cycles that is proved will be told.
+    fn cycle(&mut self, cycles: Vec<Cycle>, found: &mut Vec<Violation>) {
+        if let Some((node, _)) = cycles.first().and_then(|cycle| cycle.first()) {
+            let level = self.settings.claim.unwrap_or(node.level);
+            self.accuse(Charge::Cycle { cycles, level }, found);
+        }
     }
 
     /// The turn is over.

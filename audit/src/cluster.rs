@@ -9,7 +9,7 @@
 //!   - a crash costs this cluster and nothing else.
 
 use crate::assemble::End;
-use crate::certify::Node;
+use crate::certify::Cycle;
 use crate::classify;
 use crate::confirm::{self, Confirmed};
 use crate::exclude::Who;
@@ -23,8 +23,8 @@ use crate::state::TableId;
 use crate::story::{self, Proof};
 use crate::trace::Nanos;
 use crate::verdict::Violation;
+use pgassay_rules::Level;
 use pgassay_rules::profile::LevelRules;
-use pgassay_rules::{Level, Rule};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -46,12 +46,8 @@ pub enum Charge {
     Doubt(Box<Accusation>),
     /// One that held a row while another one did.
     Overlap(Box<Accusation>, Who),
-    /// Serializable transactions of which each must come before the next.
-    Cycle {
-        nodes: Vec<(Node, &'static str)>,
-        rule: &'static Rule,
-        level: Level,
-    },
+    /// Serializable transactions of which each must come before the next: one of these, at least.
+    Cycle { cycles: Vec<Cycle>, level: Level },
 }
 
 #[derive(Clone)]
@@ -91,7 +87,10 @@ impl Charge {
                 let shapes = vec![classify::shape(suspect, explainer)];
                 (suspect.difference.rule, suspect.level, shapes)
             }
-            Charge::Cycle { nodes, rule, level } => (*rule, *level, classify::shapes(nodes, explainer)),
+            Charge::Cycle { cycles, level } => {
+                let shapes = classify::shapes(&cycles[0], explainer);
+                (classify::cycle(&cycles[0]), *level, shapes)
+            }
         };
         let name = story::fingerprint(rule, level, &shapes);
         (shapes, name)
@@ -138,7 +137,7 @@ impl Cluster {
             Charge::Suspect(accusation) | Charge::Doubt(accusation) | Charge::Overlap(accusation, _) => {
                 &accusation.suspect.txn
             }
-            Charge::Cycle { nodes, .. } => &nodes[0].0.txn,
+            Charge::Cycle { cycles, .. } => &cycles[0][0].0.txn,
         };
         let crash = Crash::new(txn, message, self.known.recent_committed());
         Outcome::Crashed(Box::new(crash))
@@ -149,7 +148,7 @@ impl Cluster {
         match &self.charge {
             Charge::Suspect(accusation) | Charge::Doubt(accusation) => self.suspect(accusation, None, &work),
             Charge::Overlap(accusation, other) => self.suspect(accusation, Some(other), &work),
-            Charge::Cycle { nodes, rule, level } => self.cycle(nodes, rule, *level, &work),
+            Charge::Cycle { cycles, level } => self.cycles(cycles, *level, &work),
         }
     }
 
@@ -214,14 +213,20 @@ impl Cluster {
         }))
     }
 
+    /// The first that is proved; or else what became of the first.
+    fn cycles(&self, cycles: &[Cycle], level: Level, work: &Work) -> Outcome {
+        let mut first = None;
+        for cycle in cycles {
+            match self.cycle(cycle, level, work) {
+                proved @ Outcome::Proved(_) => return proved,
+                other => drop(first.get_or_insert(other)),
+            }
+        }
+        first.unwrap_or(Outcome::Unknown("order_left_open"))
+    }
+
     /// Has the reference checker try every serial order.
-    fn cycle(
-        &self,
-        cycle: &[(Node, &'static str)],
-        rule: &'static Rule,
-        level: Level,
-        work: &Work,
-    ) -> Outcome {
+    fn cycle(&self, cycle: &Cycle, level: Level, work: &Work) -> Outcome {
         let claim = self.claim.as_ref();
         let rules = self.claim.unwrap_or_else(|| self.known.rules_of(level));
         let participates =
@@ -241,12 +246,12 @@ impl Cluster {
         let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
         let world = self.known.world();
         let proof = Proof {
-            rule,
+            rule: classify::cycle(cycle),
             level,
             members: &members[..len],
             differences: &told,
             edges: &edges,
-            shapes: self.shapes.clone(),
+            shapes: classify::shapes(cycle, &self.known),
             initial: story::initial_rows(&members[..len], world),
             ground: ground::of(&members[..len], world, &self.known),
         };

@@ -16,6 +16,7 @@ use crate::explain::claim::{self, Held};
 use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Views};
+use crate::sql::Kind;
 use crate::state::overlay::Overlay;
 use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Outcome, Window};
@@ -366,8 +367,10 @@ impl Search<'_> {
         let read = view(snapshot, by_statement.then(instants));
         // Only where rows are looked at again before they are written is their newest version what counts; but whether a
         // key is taken is a matter of what is there.
+        let is_about_keys = matches!(asked.prepared.planned.kind, Kind::Insert(_))
+            || is_taken(&member.txn.steps[walker.step]);
         let newest = match member.rules.writes {
-            Writes::Any | Writes::Refused if !is_taken(&member.txn.steps[walker.step]) => snapshot,
+            Writes::Any | Writes::Refused if !is_about_keys => snapshot,
             _ => committed,
         };
         let latest = view(newest, Some(instants()));
