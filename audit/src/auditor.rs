@@ -10,6 +10,7 @@ use crate::certify::{self, Certifier, Cycle, Node};
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
 use crate::exclude::{Excluder, Overlap, Who};
+use crate::explain::asked::Asked;
 use crate::explain::claim;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
@@ -24,13 +25,13 @@ use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
 use crate::trace::lex::{self, Effect};
-use crate::trace::{CatalogRead, Nanos, Record, Status, TableName};
+use crate::trace::{CatalogRead, Nanos, Outcome, Record, Status, TableName};
 use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
 use flight::Flight;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -604,7 +605,7 @@ impl Auditor {
             return;
         }
         if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit)
-            && is_decidable(&accusation).is_ok()
+            && is_decidable(&accusation, &self.explainer).is_ok()
         {
             self.accuse(Charge::Doubt(accusation), found);
         }
@@ -682,7 +683,7 @@ impl Auditor {
             .any(|(w, _)| w.is_guessed(txn, attempt, step));
         let decidable = match guessed {
             true => Err("state_was_guessed"),
-            false => is_decidable(&accusation),
+            false => is_decidable(&accusation, &self.explainer),
         };
         match decidable {
             Ok(()) => self.accuse(Charge::Suspect(accusation), found),
@@ -855,12 +856,32 @@ impl Auditor {
 }
 
 /// Whether the reference checker can have a say, or why not.
-fn is_decidable(accusation: &Accusation) -> Result<(), &'static str> {
-    match accusation.suspect.rules.read_point == ReadPoint::Key && !reads_one_key(accusation) {
+fn is_decidable(accusation: &Accusation, explainer: &Explainer) -> Result<(), &'static str> {
+    let by_key = accusation.suspect.rules.read_point == ReadPoint::Key;
+    match by_key && !reads_one_key(accusation) && !repeats_key(&accusation.suspect, explainer) {
         // Every row may come from another state, and nobody tries all of their combinations.
         true => Err("reads_by_key"),
         false => Ok(()),
     }
+}
+
+/// Whether the answer in question has a unique key twice: wherever each row comes from, each key comes once.
+fn repeats_key(suspect: &Suspect, explainer: &Explainer) -> bool {
+    let seen = &suspect.txn.steps[suspect.step].seen;
+    let catalog = explainer.catalog();
+    let asked = Asked::of(&explainer.planner, catalog, seen, &suspect.session);
+    let Outcome::Answer(answer) = &seen.outcome else {
+        return false;
+    };
+    let shown = asked.shown_keys(catalog);
+    shown.iter().any(|columns| {
+        let mut met: FxHashSet<Vec<&[u8]>> = FxHashSet::default();
+        let keys = answer.rows.iter().filter_map(|row| {
+            let cells = columns.iter().map(|column| row.get(*column)?.as_deref());
+            cells.collect::<Option<Vec<&[u8]>>>()
+        });
+        keys.into_iter().any(|key| !met.insert(key))
+    })
 }
 
 /// Whether the step in question looked at one key and nothing else.

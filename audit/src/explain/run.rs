@@ -17,10 +17,12 @@ use crate::sql::{Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
+use crate::state::unique::{self, Given};
 use crate::state::view::Focus;
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
+use crate::value::compare::same_cells;
 use crate::verdict::Coverage;
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::{LevelRules, ReadPoint, RealTime, Writes};
@@ -271,6 +273,9 @@ fn run_through(
     }
     if matches!(txn.end, End::Committed(_)) && attempt.wrong.is_none() {
         hold(txn, rules, scene, chooser, &mut attempt);
+        if !rules.mutual_exclusion && !rules.is_serial() {
+            give_keys(scene, &mut attempt);
+        }
     }
     attempt.changes_session = !attempt.session.is(session) || !attempt.lasting.is(session);
     attempt
@@ -533,6 +538,33 @@ fn hold(
             );
         }
     }
+}
+
+/// No key that it gives to a row is left twice, where nobody would have waited for whoever has it.
+fn give_keys(scene: &Scene<'_>, attempt: &mut Attempt) {
+    let catalog = attempt.overlay.catalog.as_ref().unwrap_or(&scene.store.catalog);
+    let given = unique::given(&attempt.overlay, catalog);
+    let taken = |key: &&Given| key.is_taken(&attempt.overlay, scene.store, scene.hidden);
+    let (None, Some(key)) = (&attempt.wrong, given.iter().find(taken)) else {
+        return;
+    };
+    let looks = |read: &&StepReads| {
+        let mut touches = read.touches.iter();
+        touches.any(|touch| match touch {
+            Touch::Key { table, key: of, .. } => *table == key.table && same_cells(of, &key.key),
+            Touch::Scan { .. } => false,
+        })
+    };
+    let step = attempt.reads.iter().find(looks).map(|read| read.step);
+    let Some(step) = step.or(attempt.wrote.last().copied()) else {
+        return;
+    };
+    let difference = Difference {
+        rule: &anomaly::MISSING_ERROR,
+        observed: "the key was given to a row".to_owned(),
+        expected: "ERROR 23505: another row has it".to_owned(),
+    };
+    attempt.wrong = Some((step, difference));
 }
 
 fn lock(

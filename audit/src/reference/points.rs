@@ -18,7 +18,7 @@ use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Views};
 use crate::sql::Kind;
 use crate::state::overlay::Overlay;
-use crate::state::{RowId, TableId};
+use crate::state::{RowId, TableId, View, unique};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::Writes;
@@ -250,6 +250,9 @@ impl Search<'_> {
                 }
                 let mut next = (*committed).clone();
                 next.commit(&own);
+                if self.repeats_key(at, &next, &own) {
+                    return None;
+                }
                 committed = Rc::new(next);
             }
             return Some((walkers, committed));
@@ -388,6 +391,20 @@ impl Search<'_> {
             wanted: missing.filter(|nth| *nth > 0).min(),
             held: latest.instants.map(|i| i.held.into_inner()).unwrap_or_default(),
         }
+    }
+
+    /// Whether a commit leaves a unique key twice. Where locks keep writers apart, this says nothing more.
+    fn repeats_key(&self, at: usize, committed: &Delta, own: &Overlay) -> bool {
+        let member = &self.case.members[at];
+        let view = CaseView {
+            base: &self.case.base,
+            delta: committed,
+            own: &Overlay::default(),
+            me: self.me(member),
+            instants: None,
+        };
+        let mut given = unique::given(own, view.catalog()).into_iter();
+        !member.rules.mutual_exclusion && given.any(|key| key.is_repeated(&view))
     }
 
     fn note(&mut self, member: usize, step: usize, difference: Difference) {
