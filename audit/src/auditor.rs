@@ -572,7 +572,7 @@ impl Auditor {
                 Due::Settle(fate) => self.settle(fate, found),
                 Due::Doubt(session, commit) => self.doubt(session, commit, found),
                 Due::Retry => {
-                    let again = self.explainer.retry(self.agenda.txn.as_deref());
+                    let again = self.explainer.retry(self.agenda.txn.as_ref());
                     self.agenda.due.push_front(Due::Certify);
                     for (_, fate) in again.into_iter().rev() {
                         self.agenda.due.push_front(Due::Settle(fate));
@@ -669,6 +669,7 @@ impl Auditor {
             suspect,
             worlds,
             attempt: attempt.clone(),
+            later: Vec::new(),
         });
         self.accuse(Charge::Overlap(accusation, other), found);
     }

@@ -157,9 +157,14 @@ impl Cluster {
         let suspect = &accusation.suspect;
         #[cfg(test)]
         crash::if_told("prove", &suspect.txn.steps[suspect.step].seen.text);
+        let later = accusation.later.iter().map(|txn| Who {
+            txn: txn.clone(),
+            leaves: false,
+        });
+        let others: Vec<Who> = later.chain(other.cloned()).collect();
         let mut proved = None;
         for (world, commit) in &accusation.worlds {
-            match confirm::suspect(suspect, other, world, *commit, &self.known, work) {
+            match confirm::suspect(suspect, &others, world, *commit, &self.known, work) {
                 Confirmed::Impossible { members, differences } => {
                     proved.get_or_insert((world, *commit, members, differences));
                 }

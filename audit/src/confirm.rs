@@ -42,10 +42,10 @@ pub enum Confirmed {
 }
 
 /// Decides a suspect by every order of points, or by every serial order if that is all that was promised, in one world,
-/// where it is `commit`; together with `other`, if it is about both.
+/// where it is `commit`; together with `others` that it is about as well.
 pub fn suspect(
     suspect: &Suspect,
-    other: Option<&Who>,
+    others: &[Who],
     world: &World,
     commit: Option<CommitId>,
     explainer: &Explainer,
@@ -59,7 +59,7 @@ pub fn suspect(
         commit,
     };
     let mut members = vec![first];
-    if let Some(Who { txn, leaves }) = other {
+    for Who { txn, leaves } in others {
         let commit = world.commit_of(txn);
         if *leaves && commit.is_none() {
             return Confirmed::Unknown("story_forgotten");
@@ -77,6 +77,9 @@ pub fn suspect(
         true => SERIAL_MEMBERS_MAX,
         false => POINTS_MEMBERS_MAX,
     };
+    if members.len() > members_max {
+        return Confirmed::Unknown("story_too_large");
+    }
     let real_time = suspect.rules.is_in_real_time();
     let decide = |case: &Case<'_>| match serial {
         // A serial order has those who committed; whether others did is not tried.

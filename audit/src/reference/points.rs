@@ -9,14 +9,13 @@
 use super::base::{CaseView, Delta, Instants, Me};
 use super::state;
 use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
-use crate::assemble::{End, Step};
+use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::asked::Asked;
 use crate::explain::claim::{self, Held};
 use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Views};
-use crate::sql::Kind;
 use crate::state::overlay::Overlay;
 use crate::state::{RowId, TableId, View, unique};
 use crate::trace::{Nanos, Outcome, Window};
@@ -368,19 +367,12 @@ impl Search<'_> {
         };
         let instants = || Instants::new(&walker.instants);
         let read = view(snapshot, by_statement.then(instants));
-        // Only where rows are looked at again before they are written is their newest version what counts; but whether a
-        // key is taken is a matter of what is there.
-        let is_about_keys = matches!(asked.prepared.planned.kind, Kind::Insert(_))
-            || is_taken(&member.txn.steps[walker.step]);
-        let newest = match member.rules.writes {
-            Writes::Any | Writes::Refused if !is_about_keys => snapshot,
-            _ => committed,
-        };
-        let latest = view(newest, Some(instants()));
+        // Whether a key is taken is a matter of what is there, at every level.
+        let latest = view(committed, Some(instants()));
         let views = Views {
             snapshot: &read,
             latest: &latest,
-            recheck: by_statement,
+            recheck: by_statement && !matches!(member.rules.writes, Writes::Any | Writes::Refused),
         };
         let at = walker.step;
         let done = execute(asked, at, &member.txn.steps[at], &walker.session, views);
@@ -492,11 +484,6 @@ fn follow(control: &Control, walker: &mut Walker) {
         }
         _ => {}
     }
-}
-
-/// Whether it failed because somebody else has the key.
-fn is_taken(step: &Step) -> bool {
-    matches!(&step.seen.outcome, Outcome::Error(error) if error.sqlstate == "23505")
 }
 
 /// Whether rows that it reads are locked, so that it reads their newest versions.
