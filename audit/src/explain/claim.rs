@@ -9,7 +9,8 @@
 //! Always true:
 //!   - what is claimed was held from the answer on at the latest, and until it was asked for what may have let go of it at
 //!     the earliest;
-//!   - rows that an answer does not name, and statements that may have locked more than they answered, claim nothing more.
+//!   - what an answer does not name is not claimed, though it may have been locked: rows that were passed over, parents that
+//!     foreign keys look for, what routines do.
 
 use super::asked::Asked;
 use crate::assemble::Transaction;
@@ -18,7 +19,7 @@ use crate::interpret::{Difference, Effect, Expect, Touch};
 use crate::sql::Kind;
 use crate::sql::plan::{Body, RelationSource, Select, Strength};
 use crate::state::{Catalog, TableId};
-use crate::trace::{Observation, Outcome, Status, Window};
+use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::{Key, Value};
 use pgassay_rules::anomaly;
 use std::sync::Arc;
@@ -26,11 +27,11 @@ use std::sync::Arc;
 /// Rows of one statement that are looked at.
 const ROWS_MAX: usize = 256;
 
-/// What somebody held who held a row that was not free.
+/// What is wrong when somebody held a row that was not free.
 pub fn difference() -> Difference {
     Difference {
         rule: &anomaly::DIRTY_WRITE,
-        observed: "the row was locked".to_owned(),
+        observed: "the row was held".to_owned(),
         expected: "to wait until the other transaction had ended".to_owned(),
     }
 }
@@ -80,10 +81,17 @@ pub struct Held {
 impl Held {
     /// What a transaction certainly held of what it claimed, once it has ended.
     pub fn of(txn: &Transaction, claims: &[Claim]) -> Vec<Held> {
+        if claims.is_empty() {
+            return Vec::new();
+        }
+        let until = standing(txn);
         let held = claims.iter().filter_map(|claim| {
-            let window = standing(txn, claim.step)?;
-            let claim = claim.clone();
-            Some(Held { claim, window })
+            let from = txn.steps[claim.step].seen.window.done;
+            let until = until[claim.step].filter(|until| *until > from)?;
+            Some(Held {
+                claim: claim.clone(),
+                window: Window::new(from, until),
+            })
         });
         held.collect()
     }
@@ -222,22 +230,17 @@ impl Claims<'_> {
     }
 }
 
-/// From when to when a transaction certainly held what a step of it had claimed: from its answer until something was asked
-/// for that may have let go of it, and that found the transaction still there.
-fn standing(txn: &Transaction, step: usize) -> Option<Window> {
-    let from = txn.steps[step].seen.window.done;
-    let mut until = None;
-    for later in &txn.steps[step + 1..] {
+/// For every step of a transaction, until when it certainly held what that step had claimed: until something was asked for
+/// that may have let go of it, and that found the transaction still there.
+fn standing(txn: &Transaction) -> Vec<Option<Nanos>> {
+    let mut until = vec![None; txn.steps.len()];
+    for (at, later) in txn.steps.iter().enumerate().skip(1).rev() {
         // An error may have come of its own accord, long before anybody asked: a session that was idle for too long.
-        if !matches!(later.seen.outcome, Outcome::Answer(_)) {
-            break;
-        }
-        until = Some(later.seen.window.sent);
-        if matches!(later.control, Control::RollbackTo(_)) {
-            break;
-        }
+        until[at - 1] = match (&later.seen.outcome, &later.control) {
+            (Outcome::Answer(_), Control::RollbackTo(_)) => Some(later.seen.window.sent),
+            (Outcome::Answer(_), _) => until[at].or(Some(later.seen.window.sent)),
+            _ => None,
+        };
     }
     until
-        .filter(|until| *until > from)
-        .map(|until| Window::new(from, until))
 }

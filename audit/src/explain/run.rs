@@ -31,6 +31,9 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// Rows of one transaction of which it is remembered that it held them.
+const CLAIMS_MAX: usize = 1_024;
+
 /// What a run reads besides the transaction itself.
 pub struct Scene<'a> {
     pub store: &'a Store,
@@ -457,7 +460,7 @@ fn run_step(
     if lost {
         effects = of_the_lost(planned, &effects, &attempt.session);
     }
-    if succeeded && rules.mutual_exclusion {
+    if succeeded && rules.mutual_exclusion && attempt.claims.len() < CLAIMS_MAX {
         let claims = claim::claims(at, seen, &asked_for, &catalog, &expect, &footprint, &effects);
         attempt.claims.extend(claims);
     }

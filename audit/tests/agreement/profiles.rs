@@ -1,7 +1,8 @@
 //! Random histories, judged by what other databases promise than PostgreSQL.
 //!
 //! The histories are those of PostgreSQL, right ones and changed ones, told as if every transaction had run at one level of
-//! another profile. Whoever is accused by the audit is accused by the reference checker.
+//! another profile. Whoever is accused by the audit is accused by the reference checker, and nothing that this one calls
+//! wrong is called right: what the audit does not know is counted, and is little.
 
 use crate::history::History;
 use crate::judges::{Verdict, audit_with, records_at, reference_by};
@@ -34,7 +35,7 @@ fn without_levels(text: &str) -> String {
 }
 
 #[test]
-fn nobody_is_accused_whom_the_definition_of_another_profile_does_not_accuse() {
+fn the_audit_agrees_with_the_definition_of_every_other_profile() {
     let first = number("PGASSAY_PROPTEST_SEED", 1);
     let cases = number("PGASSAY_PROPTEST_CASES", 200) / 8;
     let mut disagreements: Vec<String> = Vec::new();
@@ -88,6 +89,12 @@ fn nobody_is_accused_whom_the_definition_of_another_profile_does_not_accuse() {
             "{profile} {level}: {right} right, {caught} caught, {unknown} unknown {reasons:?}, {undecided} undecided"
         );
         assert!(right + caught > 0, "nothing was decided by {profile} at {level}");
+        // Where every key may come from another state, answers of several rows are not decided.
+        assert!(
+            level == Level::Rc || unknown * 20 <= caught + 20,
+            "the audit does not know about {unknown} of {} by {profile} at {level}",
+            caught + unknown
+        );
     }
     disagreements.sort_by_key(|text| text.lines().count());
     let shown = disagreements
