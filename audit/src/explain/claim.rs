@@ -3,6 +3,8 @@
 //! In: a statement with its plan, its answer and what it did. Out: [`Claim`]s: unique keys whose row was locked, written or
 //! made.
 //!
+//! Nothing here depends on what is known of the rows: a key is claimed that the statement or its answer says.
+//!
 //! A row is named by a unique key: while somebody holds it, nobody else can change that key, take the row away, or make
 //! another one with the same key. So two claims to one key are claims to one row, whatever each of them saw of it.
 //!
@@ -17,12 +19,11 @@ use crate::assemble::Transaction;
 use crate::control::Control;
 use crate::interpret::{Difference, Effect, Expect, Touch};
 use crate::sql::Kind;
-use crate::sql::plan::{Body, RelationSource, Select, Strength};
+use crate::sql::plan::{Access, Body, Expr, From, Insert, InsertValue, RelationSource, Select, Strength};
 use crate::state::{Catalog, TableId};
-use crate::trace::{Nanos, Observation, Outcome, Status, Window};
+use crate::trace::{Answer, Nanos, Observation, Outcome, Status, Window};
 use crate::value::{Key, Value};
 use pgassay_rules::anomaly;
-use std::sync::Arc;
 
 /// Rows of one statement that are looked at.
 const ROWS_MAX: usize = 256;
@@ -121,18 +122,39 @@ pub fn claims(
         catalog,
         all: Vec::new(),
     };
-    if seen.before != Status::InBlock {
+    let (Outcome::Answer(answer), Status::InBlock, true) = (&seen.outcome, seen.before, asked.is_run())
+    else {
+        return found.all;
+    };
+    let planned = &asked.prepared.planned;
+    if !planned.reasons.is_empty() {
         return found.all;
     }
-    for effect in effects.iter().take(ROWS_MAX) {
-        found.of_effect(effect);
-    }
-    if let (Kind::Select(query), Outcome::Answer(_), true) =
-        (&asked.prepared.planned.kind, &seen.outcome, asked.is_run())
-        && let Body::Select(select) = &query.body
-        && !select.locking.is_empty()
-    {
-        found.of_locks(select, seen, expect, footprint);
+    let one_row = answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 1"));
+    match &planned.kind {
+        Kind::Select(query) => {
+            if let Body::Select(select) = &query.body
+                && !select.locking.is_empty()
+            {
+                found.of_locks(select, answer, expect, footprint);
+            }
+        }
+        // Whether a key was changed, which locks out one more, is not looked at.
+        Kind::Update(update) if one_row && update.ctes.is_empty() => {
+            found.of_write(update.table, &update.select, Strength::NoKeyUpdate, footprint);
+        }
+        Kind::Delete(delete) if one_row && delete.ctes.is_empty() => {
+            found.of_write(delete.table, &delete.select, Strength::Update, footprint);
+        }
+        Kind::Insert(insert) if insert.ctes.is_empty() && insert.conflict.is_none() => {
+            let is_given = |row: &Vec<Expr>| row.iter().all(|value| planned.is_given(value));
+            if let Some(Body::Values(rows)) = insert.query.as_ref().map(|query| &query.body)
+                && rows.iter().all(is_given)
+            {
+                found.of_insert(insert, effects);
+            }
+        }
+        _ => {}
     }
     found.all
 }
@@ -173,27 +195,49 @@ impl Claims<'_> {
         }
     }
 
-    fn of_effect(&mut self, effect: &Effect) {
-        let cell = |row: &Arc<[Value]>| {
-            let row = row.clone();
-            move |column: usize| row.get(column).cloned()
+    /// The one row that was looked for by a unique key, and written.
+    fn of_write(&mut self, table: TableId, select: &Select, strength: Strength, footprint: &[Touch]) {
+        let Some(From::Scan(scan)) = select.from.as_ref().filter(|_| select.relations.len() == 1) else {
+            return;
         };
-        match effect {
-            Effect::Insert { table, row } => self.add(*table, cell(row), Mode::Made),
-            // Whether a key was changed, which locks out one more, is not looked at.
-            Effect::Update { table, before, .. } => {
-                self.add(*table, cell(before), Mode::Locked(Strength::NoKeyUpdate));
+        let Access::Lookup { columns: by, .. } = &scan.access else {
+            return;
+        };
+        let storage = self.catalog.storage(table);
+        let mut sought = footprint.iter().filter_map(|touch| match touch {
+            Touch::Key { table, columns, key } if *table == storage && columns == by => Some(key),
+            _ => None,
+        });
+        // A key that is given up and taken again would be looked for twice.
+        if let (Some(key), None) = (sought.next(), sought.next()) {
+            let cell = |column: usize| by.iter().position(|of| *of == column).map(|at| key[at].clone());
+            self.add(table, cell, Mode::Locked(strength));
+        }
+    }
+
+    /// Rows that were given with their keys. What ON CONFLICT may have found is not claimed.
+    fn of_insert(&mut self, insert: &Insert, effects: &[Effect]) {
+        let storage = self.catalog.storage(insert.table);
+        let is_given = |column: usize| matches!(insert.values.get(column), Some(InsertValue::Column(_)));
+        for effect in effects.iter().take(ROWS_MAX) {
+            match effect {
+                Effect::Insert { table, row } if *table == storage => {
+                    let cell = |column: usize| row.get(column).filter(|_| is_given(column)).cloned();
+                    self.add(*table, cell, Mode::Made);
+                }
+                Effect::Drawn { .. } => {}
+                // A trigger did more.
+                _ => {
+                    self.all.clear();
+                    return;
+                }
             }
-            Effect::Delete { table, before, .. } => {
-                self.add(*table, cell(before), Mode::Locked(Strength::Update));
-            }
-            _ => {}
         }
     }
 
     /// Rows that came with FOR UPDATE or FOR SHARE were locked, whichever else were.
-    fn of_locks(&mut self, select: &Select, seen: &Observation, expect: &Expect, footprint: &[Touch]) {
-        let (Outcome::Answer(answer), Some(rows)) = (&seen.outcome, &expect.rows) else {
+    fn of_locks(&mut self, select: &Select, answer: &Answer, expect: &Expect, footprint: &[Touch]) {
+        let Some(rows) = &expect.rows else {
             return;
         };
         let Ok(answered) = expect.decoded(rows, answer) else {

@@ -367,12 +367,13 @@ impl Search<'_> {
         };
         let instants = || Instants::new(&walker.instants);
         let read = view(snapshot, by_statement.then(instants));
-        // Whether a key is taken is a matter of what is there, at every level.
+        // Whether a key is taken is a matter of what is there, at every level. Where every statement has a snapshot of its
+        // own, so may be what a row looks like when it is written; whoever writes from its snapshot did so at once.
         let latest = view(committed, Some(instants()));
         let views = Views {
             snapshot: &read,
             latest: &latest,
-            recheck: by_statement && !matches!(member.rules.writes, Writes::Any | Writes::Refused),
+            recheck: by_statement,
         };
         let at = walker.step;
         let done = execute(asked, at, &member.txn.steps[at], &walker.session, views);
