@@ -6,30 +6,32 @@
 mod flight;
 
 use crate::assemble::{Assembled, Assembler, End, Transaction};
-use crate::certify::{self, Certifier, Node};
-use crate::classify;
-use crate::cluster::{Charge, Proved, is_promised};
+use crate::certify::{self, Certifier, Cycle, Node};
+use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
+use crate::exclude::{Excluder, Overlap, Who};
+use crate::explain::asked::Asked;
+use crate::explain::claim;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
 use crate::explain::renew::LIMBO_NS;
-use crate::explain::run::{SNAPSHOT, is_statement_level};
+use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
 use crate::explain::session::SessionState;
-use crate::explain::world::Explained;
-use crate::explain::{Accusation, Ahead, Explainer, Fate};
+use crate::explain::world::{Explained, World};
+use crate::explain::{Accusation, Ahead, Explainer, Fate, Suspect};
 use crate::interpret::Touch;
 use crate::points::{CommitId, PointId};
 use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
 use crate::trace::lex::{self, Effect};
-use crate::trace::{CatalogRead, Nanos, Record, Status, TableName};
+use crate::trace::{CatalogRead, Nanos, Outcome, Record, Status, TableName};
 use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
 use flight::Flight;
 use pgassay_rules::Level;
-use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint, SerialOrder};
-use rustc_hash::FxHashMap;
+use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -129,6 +131,7 @@ pub struct Auditor {
     sequencer: Sequencer,
     explainer: Explainer,
     certifier: Certifier,
+    excluder: Excluder,
     tally: Tally,
     /// Where in the summary the violation with this fingerprint is.
     told: FxHashMap<String, usize>,
@@ -168,6 +171,7 @@ enum Due {
     /// Judge again what was waiting for this one.
     Retry,
     Certify,
+    CertifyApart,
     Close,
 }
 
@@ -189,6 +193,7 @@ impl Auditor {
             sequencer: Sequencer::default(),
             explainer,
             certifier: Certifier::default(),
+            excluder: Excluder::default(),
             tally: Tally::default(),
             told: FxHashMap::default(),
             looked: FxHashMap::default(),
@@ -279,7 +284,7 @@ impl Auditor {
             self.sequencer.mark(Nanos::MAX);
             self.advance(&mut found);
             self.begin(None);
-            self.agenda.due.push_back(Due::Retry);
+            self.agenda.due.extend([Due::Retry, Due::CertifyApart]);
             self.guard(&mut found, Auditor::work_off);
             if self.flight.is_empty() {
                 self.release(&mut found);
@@ -426,6 +431,7 @@ impl Auditor {
                     self.tally.count_unjudged(&txn, withhold::REASON);
                 }
                 self.certifier = Certifier::default();
+                self.excluder = Excluder::default();
                 self.withheld.adopted(&read.catalog, self.explainer.catalog());
             }
         }
@@ -477,6 +483,7 @@ impl Auditor {
             self.withheld.doubt(until, self.explainer.catalog());
         }
         self.certifier = Certifier::default();
+        self.excluder = Excluder::default();
         let uncounted = self.counted() == self.agenda.counted;
         for txn in waiting.iter().chain(txn.as_ref().filter(|_| uncounted)) {
             self.tally.count_unjudged(txn, crash::REASON);
@@ -565,7 +572,7 @@ impl Auditor {
                 Due::Settle(fate) => self.settle(fate, found),
                 Due::Doubt(session, commit) => self.doubt(session, commit, found),
                 Due::Retry => {
-                    let again = self.explainer.retry(self.agenda.txn.as_deref());
+                    let again = self.explainer.retry(self.agenda.txn.as_ref());
                     self.agenda.due.push_front(Due::Certify);
                     for (_, fate) in again.into_iter().rev() {
                         self.agenda.due.push_front(Due::Settle(fate));
@@ -576,6 +583,7 @@ impl Auditor {
                         self.certify(&explained, found);
                     }
                 }
+                Due::CertifyApart => self.certify_apart(found),
                 Due::Close => self.close(),
             }
         }
@@ -592,12 +600,12 @@ impl Auditor {
         else {
             return;
         };
-        let stronger = rules.read_point == ReadPoint::Transaction && rules.serial_order == SerialOrder::None;
-        if !stronger || is_promised(&self.rules_of(txn.level)) || !matches!(txn.end, End::Committed(_)) {
+        let stronger = rules.read_point == ReadPoint::Transaction && !rules.is_serial();
+        if !stronger || self.rules_of(txn.level).is_serial() || !matches!(txn.end, End::Committed(_)) {
             return;
         }
         if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit)
-            && is_decidable(&accusation).is_ok()
+            && is_decidable(&accusation, &self.explainer).is_ok()
         {
             self.accuse(Charge::Doubt(accusation), found);
         }
@@ -609,14 +617,61 @@ impl Auditor {
         match fate {
             Fate::Deferred => {}
             Fate::Explained(done, tier) => {
+                self.exclude(&done.txn, &done.attempt, false, found);
                 self.tally.count(&done.attempt, done.txn.level, tier, doubt);
                 if let Some(message) = &done.attempt.crash {
                     self.crashed(&done.txn, message.clone());
                 }
             }
             Fate::Unknown(attempt, reason) => self.tally.count_unknown(&attempt, reason),
-            Fate::Suspect(accusation) => self.suspect(accusation, found),
+            Fate::Suspect(accusation) => {
+                let Suspect { txn, difference, .. } = &accusation.suspect;
+                let (txn, attempt) = (txn.clone(), accusation.attempt.clone());
+                // That it did not wait is suspected already.
+                let suspected = ["dirty_write", "lost_update"].contains(&difference.rule.name);
+                self.suspect(accusation, found);
+                self.exclude(&txn, &attempt, suspected, found);
+            }
         }
+    }
+
+    /// Did somebody else hold what it held, at the same time?
+    fn exclude(
+        &mut self,
+        txn: &Arc<Transaction>,
+        attempt: &Attempt,
+        suspected: bool,
+        found: &mut Vec<Violation>,
+    ) {
+        let leaves = matches!(txn.end, End::Committed(_)) && !attempt.overlay.is_empty();
+        let who = Who {
+            txn: txn.clone(),
+            leaves,
+        };
+        let overlap = self.excluder.add(&who, &attempt.claims);
+        let Some(Overlap { step, other }) = overlap.filter(|_| !suspected) else {
+            return;
+        };
+        let worlds = self.explainer.worlds().iter();
+        let worlds: Vec<_> = worlds.map(|w| (w.clone(), w.commit_of(txn))).collect();
+        if leaves && worlds.iter().any(|(_, commit)| commit.is_none()) {
+            return self.tally.reason("story_forgotten");
+        }
+        let suspect = Suspect {
+            txn: txn.clone(),
+            level: txn.level,
+            rules: self.rules_of(txn.level),
+            step,
+            difference: claim::difference(),
+            session: self.explainer.session_of(txn),
+        };
+        let accusation = Box::new(Accusation {
+            suspect,
+            worlds,
+            attempt: attempt.clone(),
+            later: Vec::new(),
+        });
+        self.accuse(Charge::Overlap(accusation, other), found);
     }
 
     /// Nothing the fast path knows explains it: prove it, or learn better.
@@ -629,7 +684,7 @@ impl Auditor {
             .any(|(w, _)| w.is_guessed(txn, attempt, step));
         let decidable = match guessed {
             true => Err("state_was_guessed"),
-            false => is_decidable(&accusation),
+            false => is_decidable(&accusation, &self.explainer),
         };
         match decidable {
             Ok(()) => self.accuse(Charge::Suspect(accusation), found),
@@ -677,17 +732,46 @@ impl Auditor {
 
     /// Whether transactions at this level were promised a serial order, or are claimed to have one.
     fn is_serial(&self, level: Level) -> bool {
-        is_promised(&self.rules_of(level)) || self.claim.as_ref().is_some_and(is_promised)
+        self.rules_of(level).is_serial() || self.claim.is_some_and(|claim| claim.is_serial())
     }
 
     /// Whether the serial order that is promised to this level, or claimed, respects real time.
     fn is_in_real_time(&self, level: Level) -> bool {
         let rules = self.claim.unwrap_or_else(|| self.rules_of(level));
-        rules.serial_order == SerialOrder::RealTime
+        rules.is_in_real_time()
     }
 
     /// Adds an explained transaction to the serialization graph.
     fn certify(&mut self, explained: &Explained, found: &mut Vec<Violation>) {
+        if let Some(node) = self.node_of(explained, self.explainer.world()) {
+            let real_time = self.is_in_real_time(node.level);
+            let cycles = self.certifier.add(node, real_time);
+            self.cycle(cycles, found);
+        }
+    }
+
+    /// Adds what was explained in several ways, when nobody will tell any more which of them it was: nothing is wrong if
+    /// there is a serial order in one of them.
+    fn certify_apart(&mut self, found: &mut Vec<Violation>) {
+        let mut first: Option<Vec<Cycle>> = None;
+        let ways = self.explainer.uncertified();
+        for (way, world) in ways.iter().zip(self.explainer.worlds()) {
+            let mut certifier = self.certifier.clone();
+            let nodes = way.iter().filter_map(|explained| self.node_of(explained, world));
+            let mut closed = nodes.map(|node| {
+                let real_time = self.is_in_real_time(node.level);
+                certifier.add(node, real_time)
+            });
+            match closed.find(|cycles| !cycles.is_empty()) {
+                Some(cycles) => drop(first.get_or_insert(cycles)),
+                None => return,
+            }
+        }
+        self.cycle(first.unwrap_or_default(), found);
+    }
+
+    /// A committed transaction as a part of the serial order that it was promised, as it was explained in `world`.
+    fn node_of(&self, explained: &Explained, world: &World) -> Option<Node> {
         let Explained {
             txn,
             commit,
@@ -695,7 +779,7 @@ impl Auditor {
             decisions,
         } = explained;
         if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
-            return;
+            return None;
         }
         let by_statement = is_statement_level(&self.rules_of(txn.level));
         let point_of = |step: usize| {
@@ -710,7 +794,7 @@ impl Auditor {
         };
         let reads = certify::reads_of(&attempt.reads, point_of, decisions);
         if reads.is_empty() && attempt.written.is_empty() {
-            return;
+            return None;
         }
         let session = self.explainer.session_of(txn);
         let mut node = Node::new(
@@ -721,21 +805,19 @@ impl Auditor {
             reads,
             attempt.written.clone(),
         );
-        let placed = commit.and_then(|commit| self.explainer.world().order.get(commit));
-        if let Some(placed) = placed {
+        if let Some(placed) = commit.and_then(|commit| world.order.get(commit)) {
             // Where its place is, which may be that of somebody who did the same.
             node.window = placed.observed;
         }
-        let real_time = self.is_in_real_time(txn.level);
-        if let Some(cycle) = self.certifier.add(node, real_time) {
-            self.cycle(cycle, found);
-        }
+        Some(node)
     }
 
-    fn cycle(&mut self, nodes: Vec<(Node, &'static str)>, found: &mut Vec<Violation>) {
-        let rule = classify::cycle(&nodes);
-        let level = self.settings.claim.unwrap_or(nodes[0].0.level);
-        self.accuse(Charge::Cycle { nodes, rule, level }, found);
+    /// The first of the cycles that is proved will be told.
+    fn cycle(&mut self, cycles: Vec<Cycle>, found: &mut Vec<Violation>) {
+        if let Some((node, _)) = cycles.first().and_then(|cycle| cycle.first()) {
+            let level = self.settings.claim.unwrap_or(node.level);
+            self.accuse(Charge::Cycle { cycles, level }, found);
+        }
     }
 
     /// The turn is over.
@@ -765,6 +847,7 @@ impl Auditor {
             horizon = horizon.min(bound);
         }
         self.certifier.collect(horizon);
+        self.excluder.collect(horizon);
         let kept = self
             .certifier
             .oldest()
@@ -774,12 +857,32 @@ impl Auditor {
 }
 
 /// Whether the reference checker can have a say, or why not.
-fn is_decidable(accusation: &Accusation) -> Result<(), &'static str> {
-    match accusation.suspect.rules.read_point == ReadPoint::Key && !reads_one_key(accusation) {
+fn is_decidable(accusation: &Accusation, explainer: &Explainer) -> Result<(), &'static str> {
+    let by_key = accusation.suspect.rules.read_point == ReadPoint::Key;
+    match by_key && !reads_one_key(accusation) && !repeats_key(&accusation.suspect, explainer) {
         // Every row may come from another state, and nobody tries all of their combinations.
         true => Err("reads_by_key"),
         false => Ok(()),
     }
+}
+
+/// Whether the answer in question has a unique key twice: wherever each row comes from, each key comes once.
+fn repeats_key(suspect: &Suspect, explainer: &Explainer) -> bool {
+    let seen = &suspect.txn.steps[suspect.step].seen;
+    let catalog = explainer.catalog();
+    let asked = Asked::of(&explainer.planner, catalog, seen, &suspect.session);
+    let Outcome::Answer(answer) = &seen.outcome else {
+        return false;
+    };
+    let shown = asked.shown_keys(catalog);
+    shown.iter().any(|columns| {
+        let mut met: FxHashSet<Vec<&[u8]>> = FxHashSet::default();
+        let keys = answer.rows.iter().filter_map(|row| {
+            let cells = columns.iter().map(|column| row.get(*column)?.as_deref());
+            cells.collect::<Option<Vec<&[u8]>>>()
+        });
+        keys.into_iter().any(|key| !met.insert(key))
+    })
 }
 
 /// Whether the step in question looked at one key and nothing else.

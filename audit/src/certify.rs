@@ -22,7 +22,6 @@ use crate::places::Places;
 use crate::points::CommitId;
 use crate::points::choose::Decision;
 use crate::state::overlay::Overlay;
-use crate::state::store::Store;
 use crate::state::view::has_key;
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Window};
@@ -89,7 +88,23 @@ impl Node {
             ancestors: 0,
         }
     }
+
+    /// The same without its edges.
+    fn alone(&self) -> Node {
+        Node {
+            after: Vec::new(),
+            ancestors: 0,
+            ..self.clone()
+        }
+    }
 }
+
+/// Transactions of which each must come before the next, the last before the first; each with the kind of the edge to the
+/// next.
+pub type Cycle = Vec<(Node, &'static str)>;
+
+/// Cycles that are told of one transaction: edges are drawn from footprints, so that the first may come to nothing.
+const CYCLES_MAX: usize = 4;
 
 #[derive(Clone, Default)]
 pub struct Certifier {
@@ -103,10 +118,9 @@ pub struct Certifier {
 }
 
 impl Certifier {
-    /// Adds a transaction; if that closes a cycle, its members in order (the new one first), each with the
-    /// kind of the edge to the next. The new one is then taken out again.
+    /// Adds a transaction; if that closes cycles, some of them, the shortest first. The new one is then taken out again.
     /// In `real_time` whatever had ended comes before what began later.
-    pub fn add(&mut self, node: Node, real_time: bool) -> Option<Vec<(Node, &'static str)>> {
+    pub fn add(&mut self, node: Node, real_time: bool) -> Vec<Cycle> {
         let ordinal = self.next;
         self.next += 1;
         let mut incoming: Vec<(u64, &'static str)> = Vec::new();
@@ -123,24 +137,25 @@ impl Certifier {
             }
         }
         let began = real_time.then(|| node.txn.sent());
-        if let Some(path) = self.path(&outgoing, &incoming, began) {
-            let mut cycle = vec![(node, path.0)];
-            for (member, kind) in path.1 {
-                let found = &self.nodes[&member];
-                let copy = Node {
-                    txn: found.txn.clone(),
-                    level: found.level,
-                    session: found.session.clone(),
-                    commit: found.commit,
-                    window: found.window,
-                    reads: found.reads.clone(),
-                    writes: found.writes.clone(),
-                    after: Vec::new(),
-                    ancestors: 0,
-                };
-                cycle.push((copy, kind));
+        let mut cycles: Vec<Cycle> = Vec::new();
+        let mut closing = incoming.clone();
+        while cycles.len() < CYCLES_MAX
+            && let Some((first, path)) = self.path(&outgoing, &closing, began)
+        {
+            let last = path.last().map(|(last, _)| *last);
+            let members = path
+                .iter()
+                .map(|(member, kind)| (self.nodes[member].alone(), *kind));
+            cycles.push(std::iter::once((node.alone(), first)).chain(members).collect());
+            // There may be others that are closed by somebody else.
+            let edges = closing.len();
+            closing.retain(|(from, _)| Some(*from) != last);
+            if closing.len() == edges {
+                break;
             }
-            return Some(cycle);
+        }
+        if !cycles.is_empty() {
+            return cycles;
         }
         for (other, kind) in &incoming {
             if let Some(earlier) = self.nodes.get_mut(other) {
@@ -162,7 +177,7 @@ impl Certifier {
             self.first.insert((node.window.done, ordinal));
         }
         self.nodes.insert(ordinal, node);
-        None
+        cycles
     }
 
     /// A shortest path from one of `outgoing` to one of `incoming`: the kind of the first edge, then the
@@ -288,7 +303,22 @@ fn edges(a: &Node, b: &Node) -> Vec<&'static str> {
     {
         kinds.push("ww");
     }
+    // Both wrote over the same version: whoever came second had not seen the first.
+    if a.writes
+        .iter()
+        .any(|w| b.writes.iter().any(|o| is_over_same(w, o)))
+    {
+        kinds.push("rw");
+    }
     kinds
+}
+
+/// Whether both wrote over the same version of a row.
+pub fn is_over_same(one: &Written, other: &Written) -> bool {
+    match (&one.before, &other.before) {
+        (Some(a), Some(b)) => one.table == other.table && Arc::ptr_eq(a, b),
+        _ => false,
+    }
 }
 
 /// Whether a statement saw a commit; `None` if nobody asked.
@@ -323,19 +353,14 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
     })
 }
 
-/// What a transaction wrote, with what was there before, as the store has it before it is applied.
-pub fn written(overlay: &Overlay, store: &Store) -> Vec<Written> {
+/// What a transaction wrote, with what it had found there before.
+pub fn written(overlay: &Overlay) -> Vec<Written> {
     let mut all = Vec::new();
     for (table, own) in &overlay.tables {
-        let kept = store.tables.get(table);
-        for (id, replaced) in own.replaced.iter().filter(|(_, r)| !r.perhaps) {
-            let before = kept
-                .and_then(|t| t.chain(*id))
-                .and_then(|c| c.versions.last())
-                .and_then(|v| v.row.clone());
+        for replaced in own.replaced.values().filter(|r| !r.perhaps) {
             all.push(Written {
                 table: *table,
-                before,
+                before: Some(replaced.before.clone()),
                 after: replaced.row.clone(),
             });
         }

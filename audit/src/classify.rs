@@ -8,7 +8,7 @@
 //! difference itself names the rule.
 
 use crate::assemble::{Step, Transaction};
-use crate::certify::{Node, REAL_TIME};
+use crate::certify::{Node, REAL_TIME, is_over_same};
 use crate::explain::run::{Scene, run};
 use crate::explain::session::SessionState;
 use crate::explain::world::World;
@@ -297,7 +297,12 @@ fn overwrite_same(a: &Node, b: &Node) -> bool {
             })
         })
     };
-    chained(a, b) || chained(b, a)
+    let over_same = || {
+        a.writes
+            .iter()
+            .any(|w| b.writes.iter().any(|o| is_over_same(w, o)))
+    };
+    chained(a, b) || chained(b, a) || over_same()
 }
 
 /// The shape of the statement whose answer is wrong.

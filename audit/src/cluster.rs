@@ -9,9 +9,10 @@
 //!   - a crash costs this cluster and nothing else.
 
 use crate::assemble::End;
-use crate::certify::Node;
+use crate::certify::Cycle;
 use crate::classify;
 use crate::confirm::{self, Confirmed};
+use crate::exclude::Who;
 use crate::explain::crash::{self, Crash};
 use crate::explain::{Accusation, Explainer};
 use crate::ground;
@@ -22,8 +23,8 @@ use crate::state::TableId;
 use crate::story::{self, Proof};
 use crate::trace::Nanos;
 use crate::verdict::Violation;
-use pgassay_rules::profile::{LevelRules, SerialOrder};
-use pgassay_rules::{Level, Rule};
+use pgassay_rules::Level;
+use pgassay_rules::profile::LevelRules;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -43,12 +44,10 @@ pub enum Charge {
     Suspect(Box<Accusation>),
     /// One that nothing explains at the level that is claimed for it.
     Doubt(Box<Accusation>),
-    /// Serializable transactions of which each must come before the next.
-    Cycle {
-        nodes: Vec<(Node, &'static str)>,
-        rule: &'static Rule,
-        level: Level,
-    },
+    /// One that held a row while another one did.
+    Overlap(Box<Accusation>, Who),
+    /// Serializable transactions of which each must come before the next: one of these, at least.
+    Cycle { cycles: Vec<Cycle>, level: Level },
 }
 
 #[derive(Clone)]
@@ -83,12 +82,15 @@ impl Charge {
     /// The shapes of the statements in question, and the name under which suspicions like this are counted.
     pub fn first_sight(&self, explainer: &Explainer) -> (Vec<Arc<str>>, String) {
         let (rule, level, shapes) = match self {
-            Charge::Suspect(accusation) | Charge::Doubt(accusation) => {
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) | Charge::Overlap(accusation, _) => {
                 let suspect = &accusation.suspect;
                 let shapes = vec![classify::shape(suspect, explainer)];
                 (suspect.difference.rule, suspect.level, shapes)
             }
-            Charge::Cycle { nodes, rule, level } => (*rule, *level, classify::shapes(nodes, explainer)),
+            Charge::Cycle { cycles, level } => {
+                let shapes = classify::shapes(&cycles[0], explainer);
+                (classify::cycle(&cycles[0]), *level, shapes)
+            }
         };
         let name = story::fingerprint(rule, level, &shapes);
         (shapes, name)
@@ -98,7 +100,7 @@ impl Charge {
     pub fn statements(&self) -> u64 {
         match self {
             Charge::Suspect(accusation) => accusation.attempt.judged.iter().flatten().count() as u64,
-            Charge::Doubt(_) | Charge::Cycle { .. } => 0,
+            Charge::Doubt(_) | Charge::Overlap(..) | Charge::Cycle { .. } => 0,
         }
     }
 }
@@ -132,8 +134,10 @@ impl Cluster {
     /// What it crashed on, with those who were there.
     fn crashed(&self, message: Arc<str>) -> Outcome {
         let txn = match &self.charge {
-            Charge::Suspect(accusation) | Charge::Doubt(accusation) => &accusation.suspect.txn,
-            Charge::Cycle { nodes, .. } => &nodes[0].0.txn,
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) | Charge::Overlap(accusation, _) => {
+                &accusation.suspect.txn
+            }
+            Charge::Cycle { cycles, .. } => &cycles[0][0].0.txn,
         };
         let crash = Crash::new(txn, message, self.known.recent_committed());
         Outcome::Crashed(Box::new(crash))
@@ -142,19 +146,25 @@ impl Cluster {
     fn outcome(&self) -> Outcome {
         let work = Work::new(self.known.limits.proof_steps_max);
         match &self.charge {
-            Charge::Suspect(accusation) | Charge::Doubt(accusation) => self.suspect(accusation, &work),
-            Charge::Cycle { nodes, rule, level } => self.cycle(nodes, rule, *level, &work),
+            Charge::Suspect(accusation) | Charge::Doubt(accusation) => self.suspect(accusation, None, &work),
+            Charge::Overlap(accusation, other) => self.suspect(accusation, Some(other), &work),
+            Charge::Cycle { cycles, level } => self.cycles(cycles, *level, &work),
         }
     }
 
     /// Has the reference checker decide a suspicion in every world; only what is proved in all of them is.
-    fn suspect(&self, accusation: &Accusation, work: &Work) -> Outcome {
+    fn suspect(&self, accusation: &Accusation, other: Option<&Who>, work: &Work) -> Outcome {
         let suspect = &accusation.suspect;
         #[cfg(test)]
         crash::if_told("prove", &suspect.txn.steps[suspect.step].seen.text);
+        let later = accusation.later.iter().map(|txn| Who {
+            txn: txn.clone(),
+            leaves: false,
+        });
+        let others: Vec<Who> = later.chain(other.cloned()).collect();
         let mut proved = None;
         for (world, commit) in &accusation.worlds {
-            match confirm::suspect(suspect, world, *commit, &self.known, work) {
+            match confirm::suspect(suspect, &others, world, *commit, &self.known, work) {
                 Confirmed::Impossible { members, differences } => {
                     proved.get_or_insert((world, *commit, members, differences));
                 }
@@ -208,20 +218,25 @@ impl Cluster {
         }))
     }
 
+    /// The first that is proved; or else what became of the first.
+    fn cycles(&self, cycles: &[Cycle], level: Level, work: &Work) -> Outcome {
+        let mut first = None;
+        for cycle in cycles {
+            match self.cycle(cycle, level, work) {
+                proved @ Outcome::Proved(_) => return proved,
+                other => drop(first.get_or_insert(other)),
+            }
+        }
+        first.unwrap_or(Outcome::Unknown("order_left_open"))
+    }
+
     /// Has the reference checker try every serial order.
-    fn cycle(
-        &self,
-        cycle: &[(Node, &'static str)],
-        rule: &'static Rule,
-        level: Level,
-        work: &Work,
-    ) -> Outcome {
+    fn cycle(&self, cycle: &Cycle, level: Level, work: &Work) -> Outcome {
         let claim = self.claim.as_ref();
         let rules = self.claim.unwrap_or_else(|| self.known.rules_of(level));
-        let real_time = rules.serial_order == SerialOrder::RealTime;
         let participates =
-            |level: Level| is_promised(&self.known.rules_of(level)) || claim.is_some_and(is_promised);
-        let confirmed = confirm::cycle(cycle, &self.known, participates, real_time, work);
+            |level: Level| self.known.rules_of(level).is_serial() || claim.is_some_and(LevelRules::is_serial);
+        let confirmed = confirm::cycle(cycle, &self.known, participates, rules.is_in_real_time(), work);
         let (members, differences) = match confirmed {
             Confirmed::Impossible { members, differences } => (members, differences),
             Confirmed::Explained { members, .. } => return Outcome::Explained(members),
@@ -236,12 +251,12 @@ impl Cluster {
         let told: Vec<_> = differences.into_iter().filter(|(m, _, _)| *m < len).collect();
         let world = self.known.world();
         let proof = Proof {
-            rule,
+            rule: classify::cycle(cycle),
             level,
             members: &members[..len],
             differences: &told,
             edges: &edges,
-            shapes: self.shapes.clone(),
+            shapes: classify::shapes(cycle, &self.known),
             initial: story::initial_rows(&members[..len], world),
             ground: ground::of(&members[..len], world, &self.known),
         };
@@ -253,9 +268,4 @@ impl Cluster {
 fn has_written_before(accusation: &Accusation) -> bool {
     let step = accusation.suspect.step;
     accusation.attempt.wrote.iter().any(|wrote| *wrote < step)
-}
-
-/// Whether a serial order is promised.
-pub fn is_promised(rules: &LevelRules) -> bool {
-    rules.serial_order != SerialOrder::None
 }

@@ -10,6 +10,7 @@
 
 use crate::assemble::End;
 use crate::certify::Node;
+use crate::exclude::Who;
 use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
 use crate::interpret::Difference;
@@ -18,7 +19,7 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
-use pgassay_rules::profile::{RealTime, SerialOrder};
+use pgassay_rules::profile::RealTime;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
@@ -41,9 +42,10 @@ pub enum Confirmed {
 }
 
 /// Decides a suspect by every order of points, or by every serial order if that is all that was promised, in one world,
-/// where it is `commit`.
+/// where it is `commit`; together with `others` that it is about as well.
 pub fn suspect(
     suspect: &Suspect,
+    others: &[Who],
     world: &World,
     commit: Option<CommitId>,
     explainer: &Explainer,
@@ -56,13 +58,29 @@ pub fn suspect(
         session: suspect.session.clone(),
         commit,
     };
-    let members = vec![first];
+    let mut members = vec![first];
+    for Who { txn, leaves } in others {
+        let commit = world.commit_of(txn);
+        if *leaves && commit.is_none() {
+            return Confirmed::Unknown("story_forgotten");
+        }
+        members.push(Member {
+            txn: txn.clone(),
+            level: txn.level,
+            rules: explainer.rules_of(txn.level),
+            session: explainer.session_of(txn),
+            commit,
+        });
+    }
     let serial = suspect.rules.is_serial_alone();
     let members_max = match serial {
         true => SERIAL_MEMBERS_MAX,
         false => POINTS_MEMBERS_MAX,
     };
-    let real_time = suspect.rules.serial_order == SerialOrder::RealTime;
+    if members.len() > members_max {
+        return Confirmed::Unknown("story_too_large");
+    }
+    let real_time = suspect.rules.is_in_real_time();
     let decide = |case: &Case<'_>| match serial {
         // A serial order has those who committed; whether others did is not tried.
         true if case.members.iter().any(|m| !has_committed(m)) => Decision::TooLarge,

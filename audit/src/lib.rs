@@ -20,6 +20,7 @@ pub mod solve;
 pub mod explain;
 pub mod places;
 pub mod certify;
+pub mod exclude;
 pub mod reference;
 pub mod classify;
 pub mod confirm;

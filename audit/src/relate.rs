@@ -71,8 +71,7 @@ pub fn story(
         let known = members.iter().position(|member| member.txn.id == writer.id);
         let at = known.unwrap_or(members.len());
         if known.is_none() {
-            let commit = world.order.iter().find(|(_, commit)| commit.txn.id == writer.id);
-            members.push(member_of(&writer, commit.map(|(id, _)| id), explainer));
+            members.push(member_of(&writer, world.commit_of(&writer), explainer));
         }
         edges.push((at, 0, "wr", Some(suspect.step)));
         if rule.name == anomaly::CIRCULAR_INFORMATION_FLOW.name {

@@ -177,15 +177,25 @@ pub enum CommitTest {
 }
 
 impl LevelRules {
+    /// Whether a serial order is promised.
+    pub fn is_serial(&self) -> bool {
+        self.serial_order != SerialOrder::None
+    }
+
+    /// Whether the serial order respects real time: what ended before the other began comes first.
+    pub fn is_in_real_time(&self) -> bool {
+        self.serial_order == SerialOrder::RealTime
+    }
+
     /// Whether a serial order is all that is promised: what is read is the state before the own commit, so that a snapshot
     /// at the start of the transaction is one way to do it, and locks on what was read are another.
     pub fn is_serial_alone(&self) -> bool {
-        self.serial_order != SerialOrder::None && self.writes == Writes::Any
+        self.is_serial() && self.writes == Writes::Any
     }
 
     /// The commit tests that these primitives amount to.
     pub fn commit_tests(&self) -> Vec<CommitTest> {
-        let one_state = self.serial_order != SerialOrder::None
+        let one_state = self.is_serial()
             || (self.read_point == ReadPoint::Transaction && self.real_time == RealTime::Strict);
         let mut tests = Vec::new();
         if one_state {
@@ -346,7 +356,7 @@ fn read_level(section: &Section<'_>) -> Result<LevelRules, ProfileError> {
         },
         aborted_reads: section.word("aborted_reads", AbortedReads::of, AbortedReads::WORDS)?,
     };
-    if rules.serial_order != SerialOrder::None && rules.read_point != ReadPoint::Transaction {
+    if rules.is_serial() && rules.read_point != ReadPoint::Transaction {
         let what = "must be \"transaction\" where there is a serial order".to_owned();
         return Err(section.error_at("read_point", what));
     }

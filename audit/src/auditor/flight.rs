@@ -271,12 +271,12 @@ impl Auditor {
             (Charge::Suspect(accusation), Some(reason)) => {
                 self.tally.count_unknown(&accusation.attempt, reason);
             }
-            (Charge::Cycle { .. }, Some(reason)) => self.tally.reason(reason),
+            (Charge::Cycle { .. } | Charge::Overlap(..), Some(reason)) => self.tally.reason(reason),
             (Charge::Cycle { .. }, None) if matches!(outcome, Outcome::Explained(_)) => {
                 self.tally.reason("cycle_explained");
             }
             // At its own level it is counted already.
-            (Charge::Cycle { .. }, None) | (Charge::Doubt(_), _) => {}
+            (Charge::Cycle { .. } | Charge::Overlap(..), None) | (Charge::Doubt(_), _) => {}
         }
         self.stats.proofs += u64::from(!matches!(outcome, Outcome::Repeated));
         match outcome {
@@ -372,6 +372,7 @@ impl Auditor {
             sequencer: self.sequencer.clone(),
             explainer: self.explainer.clone(),
             certifier: self.certifier.clone(),
+            excluder: self.excluder.clone(),
             tally: self.tally.clone(),
             told: self.told.clone(),
             looked: self.looked.clone(),

@@ -8,7 +8,7 @@
 
 use super::session::SessionState;
 use crate::interpret::{self, Execution, Expect, Fetch, Portal, PortalName, Views};
-use crate::sql::plan::{AllAsks, FetchDirection};
+use crate::sql::plan::{AllAsks, Body, FetchDirection, RelationSource};
 use crate::sql::{Kind, Planner, Prepared};
 use crate::state::Catalog;
 use crate::trace::{Observation, Outcome, Protocol};
@@ -119,6 +119,33 @@ impl Asked {
     /// Whether the answer says that no row was written, so that it left nothing behind.
     pub fn wrote_nothing(&self, outcome: &Outcome) -> bool {
         self.prepared.planned.wrote_nothing(outcome)
+    }
+
+    /// Where the unique keys are in its answer, if that has nothing but columns of one table, each row once.
+    pub fn shown_keys(&self, catalog: &Catalog) -> Vec<Vec<usize>> {
+        let Kind::Select(query) = &self.prepared.planned.kind else {
+            return Vec::new();
+        };
+        let Body::Select(select) = &query.body else {
+            return Vec::new();
+        };
+        let plain = select.group.is_none() && select.origins.iter().all(Option::is_some);
+        let [relation] = select.relations.as_slice() else {
+            return Vec::new();
+        };
+        let RelationSource::Table(table) = relation.source else {
+            return Vec::new();
+        };
+        let Some(table) = catalog.table(table).filter(|_| plain && self.is_run()) else {
+            return Vec::new();
+        };
+        let place = |column: &usize| {
+            let mut origins = select.origins.iter();
+            origins.position(|origin| origin.is_some_and(|(_, of)| of as usize == *column))
+        };
+        let keys = table.keys.iter().filter(|key| key.is_plain() && !key.deferrable);
+        keys.filter_map(|key| key.columns.iter().map(place).collect())
+            .collect()
     }
 
     /// Whether it is the statement itself that is run, not a part of a cursor.

@@ -15,6 +15,7 @@
 
 pub mod session;
 pub mod asked;
+pub mod claim;
 pub mod run;
 pub mod crash;
 pub mod apply;
@@ -77,6 +78,8 @@ pub struct Accusation {
     /// Each with the suspect's own commit in it, if it wrote.
     pub worlds: Vec<(World, Option<CommitId>)>,
     pub attempt: Attempt,
+    /// Those whose turn came after these worlds, and whom it may have seen all the same.
+    pub later: Vec<Arc<Transaction>>,
 }
 
 /// What became of one transaction.
@@ -103,6 +106,19 @@ struct Waiting {
     until: Key,
     /// … and these, which were under way, have ended.
     open: Vec<TxnId>,
+}
+
+impl Waiting {
+    /// Somebody else had a turn: if a serial order is all that counts, it may be before the one that waits.
+    fn meet(&mut self, judged: &Arc<Transaction>) {
+        let Some(accusation) = &mut self.accused else {
+            return;
+        };
+        let beside = judged.id != self.task.txn.id && judged.sent() < self.task.txn.end.window().done;
+        if beside && self.task.rules.is_serial_alone() && !matches!(judged.end, End::Aborted(_)) {
+            accusation.later.push(judged.clone());
+        }
+    }
 }
 
 /// What is known to come: transactions that have ended but are not judged, and those still under way.
@@ -238,6 +254,19 @@ impl Explainer {
             [world] => std::mem::take(&mut world.uncertified),
             _ => Vec::new(),
         }
+    }
+
+    /// All that may have happened; the first of them is [`Explainer::world`].
+    pub fn worlds(&self) -> &[World] {
+        &self.worlds
+    }
+
+    /// What could not be certified because it was open how things happened, for each way in which they may have.
+    pub fn uncertified(&mut self) -> Vec<Vec<Arc<Explained>>> {
+        let worlds = self.worlds.iter_mut();
+        worlds
+            .map(|world| std::mem::take(&mut world.uncertified))
+            .collect()
     }
 
     /// Takes over catalog and contents that were read on the side.
@@ -576,14 +605,8 @@ impl Explainer {
             // Another world may explain it: these are not what happened.
             return fate;
         }
-        if !due && task.rules.is_serial_alone() {
-            // Whoever was on the way may come before it, whatever it wrote and whenever it had ended.
-            for (world, ..) in refuted {
-                let (world, _) = self.blend(world, task, ahead);
-                kept.push(world);
-            }
-            return Fate::Unknown(Box::new(attempt), "order_left_open");
-        }
+        // Whoever was on the way may come before it, whatever it wrote and whenever it had ended.
+        let is_open = !due && task.rules.is_serial_alone();
         let (_, difference, step) = &refuted[0];
         let suspect = Suspect {
             txn: txn.clone(),
@@ -595,18 +618,20 @@ impl Explainer {
         };
         let mut worlds = Vec::new();
         for (mut world, ..) in refuted {
+            let blended = is_open.then(|| self.blend(world.clone(), task, ahead).0);
             let attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
             let commit = world.apply(txn, &attempt, &mut self.births);
             worlds.push((world.clone(), commit));
             if task.is_committed() {
                 world.soften(txn, &attempt, commit);
             }
-            kept.push(world);
+            kept.push(blended.unwrap_or(world));
         }
         let accusation = Box::new(Accusation {
             suspect,
             worlds,
             attempt,
+            later: Vec::new(),
         });
         if due {
             return Fate::Suspect(accusation);
@@ -788,7 +813,7 @@ impl Explainer {
     }
 
     /// Judges again what has waited for everything up to `judged`; everything that waits, if there is no more.
-    pub fn retry(&mut self, judged: Option<&Transaction>) -> Vec<(Arc<Transaction>, Fate)> {
+    pub fn retry(&mut self, judged: Option<&Arc<Transaction>>) -> Vec<(Arc<Transaction>, Fate)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
@@ -796,6 +821,7 @@ impl Explainer {
         for mut w in std::mem::take(&mut self.waiting) {
             let ready = judged.is_none_or(|judged| {
                 w.open.retain(|id| *id != judged.id);
+                w.meet(judged);
                 let late =
                     judged.end.window().sent > w.task.txn.end.window().done.saturating_add(WAIT_NS_MAX);
                 w.until <= key_of(judged) && (w.open.is_empty() || late)
@@ -807,6 +833,9 @@ impl Explainer {
         for w in due {
             let txn = w.task.txn.clone();
             let fate = match w.accused {
+                Some(accusation) if w.task.rules.is_serial_alone() && !w.open.is_empty() => {
+                    Fate::Unknown(Box::new(accusation.attempt), "order_left_open")
+                }
                 Some(accusation) => Fate::Suspect(accusation),
                 None => self.look_again(w.task, w.explained),
             };
@@ -877,6 +906,7 @@ impl Explainer {
                     suspect,
                     worlds,
                     attempt,
+                    later: Vec::new(),
                 }))
             }
         };
@@ -921,6 +951,7 @@ impl Explainer {
             },
             worlds: vec![(world.clone(), commit)],
             attempt,
+            later: Vec::new(),
         }))
     }
 

@@ -643,7 +643,7 @@ impl Explainer {
             facts,
         } = way;
         if !attempt.overlay.is_empty() {
-            attempt.written = crate::certify::written(&attempt.overlay, &world.store);
+            attempt.written = crate::certify::written(&attempt.overlay);
         }
         let commit = world.apply(&task.txn, &attempt, &mut self.births);
         world.record(&attempt, &decisions, &facts, &mut self.births, || {

@@ -6,6 +6,7 @@
 //! Always true: the store is not changed; the same choices give the same attempt.
 
 use super::asked::Asked;
+use super::claim::{self, Claim};
 use super::crash;
 use super::session::SessionState;
 use crate::assemble::{End, Step, Transaction};
@@ -17,10 +18,12 @@ use crate::sql::{Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
+use crate::state::unique::{self, Given};
 use crate::state::view::Focus;
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
+use crate::value::compare::same_cells;
 use crate::verdict::Coverage;
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::{LevelRules, ReadPoint, RealTime, Writes};
@@ -28,6 +31,9 @@ use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// Rows of one transaction of which it is remembered that it held them.
+const CLAIMS_MAX: usize = 1_024;
 
 /// What a run reads besides the transaction itself.
 pub struct Scene<'a> {
@@ -138,6 +144,8 @@ pub struct Attempt {
     pub wrong_steps: Vec<usize>,
     /// Steps that wrote rows.
     pub wrote: Vec<usize>,
+    /// Rows that it certainly held, where two transactions cannot.
+    pub claims: Vec<Claim>,
     /// Where rows that it replaced were locked, if that was inside of a routine.
     pub held: Vec<((TableId, RowId), PointId)>,
     /// Tables that it may have written, whether or not it is known what.
@@ -193,6 +201,7 @@ impl Attempt {
             wrong: None,
             wrong_steps: Vec::new(),
             wrote: Vec::new(),
+            claims: Vec::new(),
             held: Vec::new(),
             may_have_written: Vec::new(),
             may_have_moved: Vec::new(),
@@ -269,6 +278,9 @@ fn run_through(
     }
     if matches!(txn.end, End::Committed(_)) && attempt.wrong.is_none() {
         hold(txn, rules, scene, chooser, &mut attempt);
+        if !rules.mutual_exclusion && !rules.is_serial() {
+            give_keys(scene, &mut attempt);
+        }
     }
     attempt.changes_session = !attempt.session.is(session) || !attempt.lasting.is(session);
     attempt
@@ -451,6 +463,10 @@ fn run_step(
     if lost {
         effects = of_the_lost(planned, &effects, &attempt.session);
     }
+    if succeeded && rules.mutual_exclusion && attempt.claims.len() < CLAIMS_MAX {
+        let claims = claim::claims(at, seen, &asked_for, &catalog, &expect, &footprint, &effects);
+        attempt.claims.extend(claims);
+    }
     if succeeded || lost {
         if planned.may_write {
             attempt.wrote.push(at);
@@ -529,6 +545,33 @@ fn hold(
             );
         }
     }
+}
+
+/// No key that it gives to a row is left twice, where nobody would have waited for whoever has it.
+fn give_keys(scene: &Scene<'_>, attempt: &mut Attempt) {
+    let catalog = attempt.overlay.catalog.as_ref().unwrap_or(&scene.store.catalog);
+    let given = unique::given(&attempt.overlay, catalog);
+    let taken = |key: &&Given| key.is_taken(&attempt.overlay, scene.store, scene.hidden);
+    let (None, Some(key)) = (&attempt.wrong, given.iter().find(taken)) else {
+        return;
+    };
+    let looks = |read: &&StepReads| {
+        let mut touches = read.touches.iter();
+        touches.any(|touch| match touch {
+            Touch::Key { table, key: of, .. } => *table == key.table && same_cells(of, &key.key),
+            Touch::Scan { .. } => false,
+        })
+    };
+    let step = attempt.reads.iter().find(looks).map(|read| read.step);
+    let Some(step) = step.or(attempt.wrote.last().copied()) else {
+        return;
+    };
+    let difference = Difference {
+        rule: &anomaly::MISSING_ERROR,
+        observed: "the key was given to a row".to_owned(),
+        expected: "ERROR 23505: another row has it".to_owned(),
+    };
+    attempt.wrong = Some((step, difference));
 }
 
 fn lock(

@@ -219,6 +219,14 @@ impl World {
         self.ahead.iter().any(|e| e.txn.id == txn)
     }
 
+    /// The commit of a transaction, if it wrote anything and that is not forgotten.
+    pub fn commit_of(&self, txn: &Transaction) -> Option<CommitId> {
+        let mut commits = self.order.iter().rev();
+        commits
+            .find(|(_, commit)| commit.txn.id == txn.id)
+            .map(|(id, _)| id)
+    }
+
     /// Runs a transaction for what it wrote, whether or not it can be explained.
     pub fn run_anyway(
         &self,

@@ -16,6 +16,7 @@ pub mod serial;
 
 use crate::assemble::{Step, Transaction};
 use crate::explain::asked::{Asked, Change};
+use crate::explain::claim::{self, Claim};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Learned, Match, Views};
 use crate::points::CommitId;
@@ -93,6 +94,8 @@ pub enum Decision {
 struct Done {
     agrees: Result<(), Difference>,
     effects: Vec<Effect>,
+    /// Rows that it certainly held.
+    claims: Vec<Claim>,
     /// How the session goes on.
     change: Change,
 }
@@ -111,7 +114,8 @@ fn is_judged(step: &Step) -> bool {
     !matches!(step.seen.outcome, Outcome::Skipped) && step.seen.before != Status::Failed
 }
 
-fn execute(asked: &Asked, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
+fn execute(asked: &Asked, at: usize, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
+    let catalog = views.snapshot.catalog();
     let (execution, change) = asked.perform(&step.seen, session, views);
     let mut effects = execution.effects;
     let agrees = match execution.expect.compare(&step.seen.outcome) {
@@ -143,9 +147,22 @@ fn execute(asked: &Asked, step: &Step, session: &SessionState, views: Views<'_>)
     {
         effects.clear();
     }
+    let claims = match step.seen.outcome {
+        Outcome::Answer(_) => claim::claims(
+            at,
+            &step.seen,
+            asked,
+            catalog,
+            &execution.expect,
+            &execution.footprint,
+            &effects,
+        ),
+        _ => Vec::new(),
+    };
     Done {
         agrees,
         effects,
+        claims,
         change,
     }
 }

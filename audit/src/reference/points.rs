@@ -12,11 +12,12 @@ use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwri
 use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::asked::Asked;
+use crate::explain::claim::{self, Held};
 use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Views};
 use crate::state::overlay::Overlay;
-use crate::state::{RowId, TableId};
+use crate::state::{RowId, TableId, View, unique};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::Writes;
@@ -36,6 +37,8 @@ pub(super) struct Walker {
     /// What the statements of the routine that it is calling saw so far, and the rows that they hold.
     pub(super) instants: Vec<Rc<Delta>>,
     pub(super) held: BTreeSet<(TableId, RowId)>,
+    /// Rows that nobody else can have held at some time.
+    pub(super) claims: Vec<Held>,
     pub(super) ended: bool,
 }
 
@@ -75,6 +78,7 @@ pub fn decide(case: &Case<'_>) -> Decision {
             snapshot: None,
             instants: Vec::new(),
             held: BTreeSet::new(),
+            claims: Vec::new(),
             ended: false,
         })
         .collect();
@@ -228,11 +232,11 @@ impl Search<'_> {
     fn take(
         &mut self,
         at: usize,
-        walkers: &[Walker],
+        before: &[Walker],
         committed: &Rc<Delta>,
     ) -> Option<(Vec<Walker>, Rc<Delta>)> {
         let member = &self.case.members[at];
-        let mut walkers = walkers.to_vec();
+        let mut walkers = before.to_vec();
         let txn = &member.txn;
         let walker = &mut walkers[at];
         if is_end(txn, walker.step) {
@@ -245,6 +249,9 @@ impl Search<'_> {
                 }
                 let mut next = (*committed).clone();
                 next.commit(&own);
+                if self.repeats_key(at, &next, &own) {
+                    return None;
+                }
                 committed = Rc::new(next);
             }
             return Some((walkers, committed));
@@ -297,6 +304,7 @@ impl Search<'_> {
         let Done {
             agrees,
             effects,
+            claims,
             change,
         } = done;
         if let Err(difference) = agrees {
@@ -315,6 +323,14 @@ impl Search<'_> {
             };
             self.note(at, walker.step, difference);
             return None;
+        }
+        if member.rules.mutual_exclusion {
+            let claims = Held::of(txn, &claims);
+            if is_held(at, before, &claims) {
+                self.note(at, walker.step, claim::difference());
+                return None;
+            }
+            walker.claims.extend(claims);
         }
         let catalog = crate::state::View::catalog(&latest).clone();
         let outcome = &step.seen.outcome;
@@ -351,18 +367,16 @@ impl Search<'_> {
         };
         let instants = || Instants::new(&walker.instants);
         let read = view(snapshot, by_statement.then(instants));
-        // Only where rows are looked at again before they are written is their newest version what counts.
-        let newest = match member.rules.writes {
-            Writes::Any | Writes::Refused => snapshot,
-            _ => committed,
-        };
-        let latest = view(newest, Some(instants()));
+        // Whether a key is taken is a matter of what is there, at every level. Where every statement has a snapshot of its
+        // own, so may be what a row looks like when it is written; whoever writes from its snapshot did so at once.
+        let latest = view(committed, Some(instants()));
         let views = Views {
             snapshot: &read,
             latest: &latest,
             recheck: by_statement,
         };
-        let done = execute(asked, &member.txn.steps[walker.step], &walker.session, views);
+        let at = walker.step;
+        let done = execute(asked, at, &member.txn.steps[at], &walker.session, views);
         let wanted = |view: &CaseView<'_>| view.instants.as_ref().map(|i| i.wanted.get());
         let missing = [wanted(&read), wanted(&latest)].into_iter().flatten();
         Performed {
@@ -370,6 +384,20 @@ impl Search<'_> {
             wanted: missing.filter(|nth| *nth > 0).min(),
             held: latest.instants.map(|i| i.held.into_inner()).unwrap_or_default(),
         }
+    }
+
+    /// Whether a commit leaves a unique key twice. Where locks keep writers apart, this says nothing more.
+    fn repeats_key(&self, at: usize, committed: &Delta, own: &Overlay) -> bool {
+        let member = &self.case.members[at];
+        let view = CaseView {
+            base: &self.case.base,
+            delta: committed,
+            own: &Overlay::default(),
+            me: self.me(member),
+            instants: None,
+        };
+        let mut given = unique::given(own, view.catalog()).into_iter();
+        !member.rules.mutual_exclusion && given.any(|key| key.is_repeated(&view))
     }
 
     fn note(&mut self, member: usize, step: usize, difference: Difference) {
@@ -405,6 +433,13 @@ impl Search<'_> {
                 })
         })
     }
+}
+
+/// Whether somebody else held a row at the same time, whichever of them came first.
+fn is_held(at: usize, walkers: &[Walker], claims: &[Held]) -> bool {
+    let others = walkers.iter().enumerate().filter(|(other, _)| *other != at);
+    let mut theirs = others.flat_map(|(_, walker)| &walker.claims);
+    theirs.any(|other| claims.iter().any(|held| held.excludes(other)))
 }
 
 /// The snapshot as it is now: a table that was truncated since is empty in older ones, too.

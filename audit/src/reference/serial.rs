@@ -219,7 +219,7 @@ impl Search<'_> {
                     latest: &latest,
                     recheck: false,
                 };
-                execute(&asked, step, &session, views)
+                execute(&asked, number, step, &session, views)
             };
             let done = read_by.unwrap_or(step.seen.window.done);
             let seen = before.without(|other| self.is_unseen(other, member, done));
@@ -227,6 +227,7 @@ impl Search<'_> {
                 mut agrees,
                 effects,
                 change,
+                ..
             } = on(&latest);
             for (nth, seen) in seen.iter().enumerate() {
                 if agrees.is_err() {

@@ -32,6 +32,9 @@ pub fn signature(walkers: &[Walker], committed: &Delta, now: Nanos) -> Option<(u
             for (table, id) in &walker.held {
                 one(*table, *id, None, committed, seed).hash(&mut hasher);
             }
+            for held in &walker.claims {
+                (held.claim.step, &held.claim.place).hash(&mut hasher);
+            }
             overlay(&walker.overlay, committed, seed).hash(&mut hasher);
             for (name, saved) in &walker.savepoints {
                 (name, overlay(saved, committed, seed)).hash(&mut hasher);

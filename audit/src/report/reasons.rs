@@ -33,7 +33,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "cycle_explained",
-        "versions alone look like a cycle, but another serial order gives the same answers",
+        "versions alone look like a cycle, but another serial order gives the same answers; what it would mean for those that came \
+         later is not followed",
     ),
     (
         "failed_block",

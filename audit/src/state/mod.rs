@@ -8,6 +8,7 @@ pub mod chains;
 pub mod index;
 pub mod store;
 pub mod overlay;
+pub mod unique;
 pub mod reader;
 
 pub use catalog::{Catalog, TableId};

@@ -16,6 +16,8 @@ pub const OWN: u64 = 1 << 62;
 
 #[derive(Clone, Debug)]
 pub struct Replaced {
+    /// The version that was found.
+    pub before: Row,
     /// `None`: deleted.
     pub row: Option<Row>,
     /// The step that first wrote it: when that was done, the row was locked.
@@ -99,13 +101,19 @@ impl Overlay {
                     .inserted
                     .insert(id, row.clone());
             }
-            Effect::Update { table, id, after, .. } => {
-                self.replace(*table, *id, Some(after.clone()), step, false)
-            }
-            Effect::Perhaps { table, id, after, .. } => {
-                self.replace(*table, *id, Some(after.clone()), step, true)
-            }
-            Effect::Delete { table, id, .. } => self.replace(*table, *id, None, step, false),
+            Effect::Update {
+                table,
+                id,
+                before,
+                after,
+            } => self.replace(*table, *id, before, Some(after.clone()), (step, false)),
+            Effect::Perhaps {
+                table,
+                id,
+                before,
+                after,
+            } => self.replace(*table, *id, before, Some(after.clone()), (step, true)),
+            Effect::Delete { table, id, before } => self.replace(*table, *id, before, None, (step, false)),
             Effect::Truncate { table } => {
                 let own = self.tables.entry(*table).or_default();
                 own.truncated = true;
@@ -126,7 +134,14 @@ impl Overlay {
         }
     }
 
-    fn replace(&mut self, table: TableId, id: RowId, row: Option<Row>, step: usize, perhaps: bool) {
+    fn replace(
+        &mut self,
+        table: TableId,
+        id: RowId,
+        before: &Row,
+        row: Option<Row>,
+        (step, perhaps): (usize, bool),
+    ) {
         let own = self.tables.entry(table).or_default();
         if id.0 & OWN != 0 {
             match row {
@@ -143,7 +158,12 @@ impl Overlay {
                     (r.step, r.perhaps) = (step, false);
                 }
             })
-            .or_insert(Replaced { row, step, perhaps });
+            .or_insert_with_key(|_| Replaced {
+                before: before.clone(),
+                row: row.clone(),
+                step,
+                perhaps,
+            });
     }
 
     /// Whether it left no row with this key.

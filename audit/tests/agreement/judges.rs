@@ -4,6 +4,7 @@ use pgassay_audit::assemble::{Assembled, Assembler, End, Transaction};
 use pgassay_audit::control::Control;
 use pgassay_audit::explain::limits::Limits;
 use pgassay_audit::explain::{Ahead, Explainer};
+use pgassay_audit::points::CommitId;
 use pgassay_audit::reference::base::Base;
 use pgassay_audit::reference::{Case, Decision, Member, Work, points, serial};
 use pgassay_audit::sequence::Sequencer;
@@ -11,7 +12,7 @@ use pgassay_audit::trace::{Nanos, Outcome, Record, SessionId};
 use pgassay_audit::verdict::Summary;
 use pgassay_audit::{Auditor, Settings, script};
 use pgassay_rules::Level;
-use pgassay_rules::profile::{AbortedReads, Profile, SerialOrder, Writes};
+use pgassay_rules::profile::{AbortedReads, Profile, RealTime};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +61,11 @@ pub fn audit_with(records: Vec<Record>, settings: Settings) -> (Verdict, Summary
     auditor.finish();
     let summary = auditor.summary();
     let coverage = &summary.coverage;
+    // Which serial order explains a cycle is forgotten: those that came later may contradict it.
+    let forgotten = coverage.reasons.contains_key("cycle_explained");
     let verdict = if !summary.violations.is_empty() {
         Verdict::Wrong
-    } else if coverage.partial + coverage.unchecked > 0 {
+    } else if coverage.partial + coverage.unchecked > 0 || forgotten {
         Verdict::Unknown
     } else {
         Verdict::Right
@@ -109,18 +112,24 @@ pub fn reference_by(records: Vec<Record>, profile: &str) -> Verdict {
     for txn in &setup {
         explainer.judge(txn, &ahead);
     }
-    let members: Vec<Member> = rest
+    // A snapshot that may be older than its statement may be older than what the set-up wrote, which is part of the trace.
+    let any_earlier = |t: &Arc<Transaction>| rules(t).real_time == RealTime::AnyEarlier;
+    let mut part: Vec<(Arc<Transaction>, Option<CommitId>)> = Vec::new();
+    if rest.iter().any(any_earlier) {
+        let written = explainer.world().order.iter();
+        let written = written.filter(|(_, commit)| !commit.rows.is_empty());
+        part.extend(written.map(|(id, commit)| (commit.txn.clone(), Some(id))));
+    }
+    let asks = |t: &Arc<Transaction>| t.steps.iter().any(|s| s.control == Control::Data);
+    part.extend(rest.into_iter().filter(asks).map(|txn| (txn, None)));
+    let members: Vec<Member> = part
         .into_iter()
-        .filter(|t| t.steps.iter().any(|s| s.control == Control::Data))
-        .map(|txn| {
-            let session = explainer.session(&txn);
-            Member {
-                level: txn.level,
-                rules: rules(&txn),
-                txn,
-                session,
-                commit: None,
-            }
+        .map(|(txn, commit)| Member {
+            level: txn.level,
+            rules: rules(&txn),
+            session: explainer.session(&txn),
+            txn,
+            commit,
         })
         .collect();
     let decide = |members: &[Member], decider: &dyn Fn(&Case<'_>) -> Decision| {
@@ -128,7 +137,7 @@ pub fn reference_by(records: Vec<Record>, profile: &str) -> Verdict {
         let base = Base {
             store: &explainer.world().store,
             order: &explainer.world().order,
-            members: Vec::new(),
+            members: members.iter().filter_map(|m| m.commit).collect(),
             start,
             strays: Default::default(),
         };
@@ -144,22 +153,17 @@ pub fn reference_by(records: Vec<Record>, profile: &str) -> Verdict {
             Decision::TooLarge => Verdict::Unknown,
         }
     };
-    let is_promised = |m: &Member| m.rules.serial_order != SerialOrder::None;
+    let is_promised = |m: &Member| m.rules.is_serial();
     let judge = |members: &[Member]| {
         let has_committed = |m: &Member| matches!(m.txn.end, End::Committed(_));
-        let real_time = members
-            .iter()
-            .any(|m| m.rules.serial_order == SerialOrder::RealTime);
+        let real_time = members.iter().any(|m| m.rules.is_in_real_time());
         // Transactions of other levels take no part in the serial order, and what they did in between is not modelled;
         // nor whether others committed.
         let in_series = || match members.iter().all(|m| is_promised(m) && has_committed(m)) {
             true => decide(members, &|case| serial::decide(case, real_time)),
             false => Verdict::Unknown,
         };
-        if members
-            .iter()
-            .any(|m| is_promised(m) && m.rules.writes == Writes::Any)
-        {
+        if members.iter().any(|m| m.rules.is_serial_alone()) {
             return in_series();
         }
         match decide(members, &points::decide) {

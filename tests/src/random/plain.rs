@@ -107,8 +107,14 @@ impl Traffic {
             12 => format!(
                 "with big as (select k, v from acct where v >= {v}) select count(*), coalesce(sum(v), 0) from big"
             ),
-            13 => format!("select v from acct where k = {k} for update"),
-            14 => format!("select k, v from acct where k in ({k}, {j}) order by k for share"),
+            13 => format!(
+                "select v from acct where k = {k} for {}",
+                self.pick(&["update", "no key update", "key share", "update skip locked"])
+            ),
+            14 => format!(
+                "select k, v from acct where k in ({k}, {j}) order by k for {}",
+                self.pick(&["share", "no key update skip locked", "update of acct"])
+            ),
             15 | 16 => format!("update acct set v = v + 1 where k = {k}"),
             17 => format!("update acct set v = {v} where k = {k}"),
             18 => format!("update acct set v = v - {v} where k = {k} and v >= {v} returning k, v"),

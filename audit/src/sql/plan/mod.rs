@@ -21,7 +21,7 @@ pub use query::{Body, Cte, CteQuery, Query, SetOperation, SortKey};
 pub use routine::{Routine, Step, Variable};
 pub use select::{
     Access, Aggregate, Bounds, Distinct, Fit, From, Group, Locking, Relation, RelationSource, Scan, Select,
-    SetFunction, is_ordered,
+    SetFunction, Strength, is_ordered,
 };
 pub use window::{Bound, FrameMode, Window, WindowFrame, WindowFunction, WindowKey};
 pub use write::{
@@ -140,7 +140,9 @@ impl Planned {
         };
         let whole = query.ctes.is_empty() && query.limit.is_none() && query.offset.is_none();
         match relation.source {
-            RelationSource::Table(table) if whole && lock.exclusive && !lock.skip_locked => {
+            RelationSource::Table(table)
+                if whole && lock.strength >= Strength::NoKeyUpdate && !lock.skip_locked =>
+            {
                 key_of(table, select, catalog)
             }
             _ => None,

@@ -198,6 +198,26 @@ pub struct Locking {
     pub relation: usize,
     pub skip_locked: bool,
     pub no_wait: bool,
-    /// FOR UPDATE or FOR NO KEY UPDATE; otherwise a share lock.
-    pub exclusive: bool,
+    pub strength: Strength,
+}
+
+/// How a row is locked, from weak to strong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    KeyShare,
+    Share,
+    NoKeyUpdate,
+    Update,
+}
+
+impl Strength {
+    /// Whether no two transactions hold one row like this at the same time: the table of the manual, section 13.3.2.
+    pub fn excludes(self, other: Strength) -> bool {
+        let (weak, strong) = (self.min(other), self.max(other));
+        match weak {
+            Strength::KeyShare => strong == Strength::Update,
+            Strength::Share => strong >= Strength::NoKeyUpdate,
+            Strength::NoKeyUpdate | Strength::Update => true,
+        }
+    }
 }

@@ -126,6 +126,39 @@ fn what_goes_in_comes_out_twice() {
     }
 }
 
+/// Recorded by the proxies of their time.
+#[test]
+fn journals_of_every_older_version_are_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/histories/workloads");
+    let recorded: [(u32, &str); 2] = [
+        (1, "bank-repeatable-read"),
+        (2, "blindw-duplicates-repeatable-read"),
+    ];
+    assert_eq!(recorded.len() as u32, VERSION - 1, "one of each");
+    for (version, name) in recorded {
+        let dir = root.join(name);
+        let bytes = std::fs::read(&segments(&dir).unwrap()[0]).unwrap();
+        assert_eq!(
+            bytes[8..12],
+            version.to_le_bytes(),
+            "{name} is of another version"
+        );
+        let (read, error, notes) = read(&dir, None);
+        assert!(
+            error.is_none() && notes.is_empty(),
+            "{name}: {error:?}, {notes:?}"
+        );
+        let is_statement = |record: &&Record| matches!(record, Record::Statement(_));
+        assert!(read.iter().filter(is_statement).count() > 20, "{name}");
+        let copied = read.iter().filter_map(|record| match record {
+            Record::Bootstrap(bootstrap) => Some(&bootstrap.tables),
+            _ => None,
+        });
+        let rows = copied.flatten().filter_map(|table| table.rows.as_ref());
+        assert!(rows.map(|rows| rows.len()).sum::<usize>() > 0, "{name}");
+    }
+}
+
 #[test]
 fn cut_at_every_byte() {
     let dir = tempfile::tempdir().unwrap();

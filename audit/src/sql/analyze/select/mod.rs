@@ -11,7 +11,7 @@ mod cte;
 
 use super::{Analyzer, Level, Result, Typed, unmodelled};
 use crate::sql::plan::{
-    Body, CteQuery, Distinct, Expr, Kind, Locking, OutputColumn, Query, RelationSource, Select,
+    Body, CteQuery, Distinct, Expr, Kind, Locking, OutputColumn, Query, RelationSource, Select, Strength,
 };
 use crate::value::{CastKind, TypeOid, Value, oid};
 use pg_query::protobuf::{self as pg, LimitOption, LockClauseStrength, LockWaitPolicy};
@@ -343,7 +343,7 @@ impl Analyzer<'_> {
                     relation: place,
                     skip_locked: clause.wait_policy == LockWaitPolicy::LockWaitSkip as i32,
                     no_wait: clause.wait_policy == LockWaitPolicy::LockWaitError as i32,
-                    exclusive: clause.strength >= LockClauseStrength::LcsFornokeyupdate as i32,
+                    strength: strength_of(clause.strength()),
                 });
             }
         }
@@ -355,4 +355,13 @@ fn returned(returning: Option<&crate::sql::plan::Returning>) -> (Vec<String>, Ve
     returning.map_or_else(Default::default, |returning| {
         (returning.names.to_vec(), returning.types.to_vec())
     })
+}
+
+fn strength_of(clause: LockClauseStrength) -> Strength {
+    match clause {
+        LockClauseStrength::LcsForupdate => Strength::Update,
+        LockClauseStrength::LcsFornokeyupdate => Strength::NoKeyUpdate,
+        LockClauseStrength::LcsForshare => Strength::Share,
+        _ => Strength::KeyShare,
+    }
 }
