@@ -28,11 +28,12 @@ pub mod limits;
 pub mod place;
 pub mod solved;
 pub mod merge;
+pub mod judge;
+pub mod wait;
 pub mod reread;
 pub mod renew;
 
-use crate::assemble::{Assembler, End, Step, Transaction};
-use crate::control::Control;
+use crate::assemble::{Assembler, End, Transaction};
 use crate::interpret::{Difference, Effect};
 use crate::points::CommitId;
 use crate::reference::Member;
@@ -44,12 +45,10 @@ use crate::state::{Catalog, TableId};
 use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
-use asked::Asked;
 use draw::Sequences;
 use limits::Limits;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
-use place::{Budget, Placement, Task, wrote_nothing};
 use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::SessionState;
@@ -58,6 +57,7 @@ use spot::Spot;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wait::Waiting;
 use world::{Explained, World};
 
 /// A transaction that no order explains, before it is confirmed.
@@ -94,33 +94,6 @@ pub enum Fate {
     Unknown(Box<Attempt>, &'static str),
 }
 
-/// A transaction that is judged, or told, when the others have had their turn.
-#[derive(Clone)]
-struct Waiting {
-    task: Task,
-    /// How it was explained in those worlds in which it was.
-    explained: Option<Arc<Explained>>,
-    /// It was refuted already, and only waits to be named well.
-    accused: Option<Box<Accusation>>,
-    /// Judged again when everything up to here was, …
-    until: Key,
-    /// … and these, which were under way, have ended.
-    open: Vec<TxnId>,
-}
-
-impl Waiting {
-    /// Somebody else had a turn: if a serial order is all that counts, it may be before the one that waits.
-    fn meet(&mut self, judged: &Arc<Transaction>) {
-        let Some(accusation) = &mut self.accused else {
-            return;
-        };
-        let beside = judged.id != self.task.txn.id && judged.sent() < self.task.txn.end.window().done;
-        if beside && self.task.rules.is_serial_alone() && !matches!(judged.end, End::Aborted(_)) {
-            accusation.later.push(judged.clone());
-        }
-    }
-}
-
 /// What is known to come: transactions that have ended but are not judged, and those still under way.
 pub struct Ahead<'a> {
     pub sequencer: &'a Sequencer,
@@ -140,9 +113,6 @@ impl Ahead<'_> {
         self.assembler.open_before(txn.end.window().done)
     }
 }
-
-/// How long a suspicion waits for transactions that were under way at the time, on the trace's clock.
-const WAIT_NS_MAX: Nanos = 5_000_000_000;
 
 #[derive(Clone)]
 pub struct Explainer {
@@ -487,266 +457,6 @@ impl Explainer {
         }
     }
 
-    /// Judges one transaction and applies what it wrote.
-    pub fn judge(&mut self, txn: &Arc<Transaction>, ahead: &Ahead<'_>) -> Fate {
-        let task = self.task(txn);
-        if matches!(txn.end, End::Aborted(_)) {
-            self.remember_aborted(txn);
-        }
-        self.lay_out_sequences(txn, ahead);
-        if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
-            self.become_one();
-        }
-        #[cfg(test)]
-        txn.steps
-            .iter()
-            .for_each(|step| crash::if_told("place", &step.seen.text));
-        // With many worlds, only orders that change what is found in the end make another one.
-        let mut budget = match self.worlds.len() > self.limits.worlds_max / 4 {
-            true => Budget::lazy(&self.limits),
-            false => Budget::of(&self.limits),
-        };
-        let mut kept: Vec<World> = Vec::new();
-        let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
-        let mut explained: Option<Arc<Explained>> = None;
-        let mut undecided: Option<Attempt> = None;
-        for mut world in std::mem::take(&mut self.worlds) {
-            world.footprints.remove(&txn.id);
-            if let Some(done) = world.take_ahead(txn.id) {
-                world.uncertified.push(done.clone());
-                explained.get_or_insert(done);
-                kept.push(world);
-                continue;
-            }
-            let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
-            if let Placement::GivenUp(world) = placement {
-                placement = self.place(world, &task, ahead, &mut Budget::lazy(&self.limits), &[]);
-            }
-            match placement {
-                Placement::Placed(all) => {
-                    for (mut world, done) in all {
-                        world.uncertified.push(done.clone());
-                        explained.get_or_insert(done);
-                        kept.push(world);
-                    }
-                }
-                Placement::Nowhere(world, difference, step) => refuted.push((world, difference, step)),
-                Placement::GivenUp(world) => {
-                    let (world, attempt) = self.blend(world, &task, ahead);
-                    undecided.get_or_insert(attempt);
-                    kept.push(world);
-                }
-            }
-        }
-        let fate = match (explained, undecided) {
-            (Some(done), _) => {
-                let tier = tier_of(&done);
-                Fate::Explained(done, tier)
-            }
-            (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
-            (None, None) => Fate::Deferred,
-        };
-        let fate = match (refuted.is_empty(), fate) {
-            (true, fate) => fate,
-            (false, Fate::Deferred) => self.refute(&task, refuted, None, &mut kept, ahead),
-            (false, fate) => self.refute(&task, refuted, Some(fate), &mut kept, ahead),
-        };
-        self.worlds = kept;
-        self.after(&task, &fate);
-        fate
-    }
-
-    /// What follows for the worlds in which nothing explains a transaction, when its turn comes.
-    fn refute(
-        &mut self,
-        task: &Task,
-        refuted: Vec<(World, Difference, usize)>,
-        fate: Option<Fate>,
-        kept: &mut Vec<World>,
-        ahead: &Ahead<'_>,
-    ) -> Fate {
-        let txn = &task.txn;
-        let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
-        let attempt = refuted[0]
-            .0
-            .run_anyway(txn, &task.rules, &task.session, &self.planner);
-        let without_effect = !task.is_committed() || wrote_nothing(txn, &attempt);
-        let due = until.is_none() && open.is_empty();
-        if without_effect && !due {
-            // Somebody whose turn is still to come may explain it.
-            for (mut world, ..) in refuted {
-                world.waiting.push(txn.id);
-                kept.push(world);
-            }
-            let explained = match fate {
-                Some(Fate::Explained(done, _)) => Some(done),
-                _ => None,
-            };
-            self.wait(task, explained, None, until, open);
-            return Fate::Deferred;
-        }
-        // Those that cannot be relied on are kept, whoever else explains it.
-        let mut undecided = None;
-        let mut reliable = Vec::new();
-        for (mut world, difference, step) in refuted {
-            let own = world.footprint(txn, &task.rules, &task.session, &self.planner);
-            let accused = fate.is_none() && without_effect;
-            if !accused && world.may_be_otherwise(txn, &own) {
-                let (world, attempt) = self.blend(world, task, ahead);
-                undecided.get_or_insert(attempt);
-                kept.push(world);
-            } else {
-                reliable.push((world, difference, step));
-            }
-        }
-        let refuted = reliable;
-        let fate = fate.or(undecided.map(|attempt| Fate::Unknown(Box::new(attempt), "too_many_orders")));
-        if let Some(fate) = fate {
-            // Another world may explain it: these are not what happened.
-            return fate;
-        }
-        // Whoever was on the way may come before it, whatever it wrote and whenever it had ended.
-        let is_open = !due && task.rules.is_serial_alone();
-        let (_, difference, step) = &refuted[0];
-        let suspect = Suspect {
-            txn: txn.clone(),
-            level: txn.level,
-            rules: task.rules,
-            step: *step,
-            difference: difference.clone(),
-            session: task.session.clone(),
-        };
-        let mut worlds = Vec::new();
-        for (mut world, ..) in refuted {
-            let blended = is_open.then(|| self.blend(world.clone(), task, ahead).0);
-            let attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
-            let commit = world.apply(txn, &attempt, &mut self.births);
-            worlds.push((world.clone(), commit));
-            if task.is_committed() {
-                world.soften(txn, &attempt, commit);
-            }
-            kept.push(blended.unwrap_or(world));
-        }
-        let accusation = Box::new(Accusation {
-            suspect,
-            worlds,
-            attempt,
-            later: Vec::new(),
-        });
-        if due {
-            return Fate::Suspect(accusation);
-        }
-        self.wait(task, None, Some(accusation), until, open);
-        Fate::Deferred
-    }
-
-    fn wait(
-        &mut self,
-        task: &Task,
-        explained: Option<Arc<Explained>>,
-        accused: Option<Box<Accusation>>,
-        until: Option<Key>,
-        open: Vec<TxnId>,
-    ) {
-        self.waiting.push(Waiting {
-            task: task.clone(),
-            explained,
-            accused,
-            until: until.unwrap_or(key_of(&task.txn)),
-            open,
-        });
-    }
-
-    /// Applies a transaction that has more places than there is time for: what it and its rivals write is unknown.
-    fn blend(&mut self, mut world: World, task: &Task, ahead: &Ahead<'_>) -> (World, Attempt) {
-        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-        let own = world.reach(&task.txn, &task.rules, &task.session, &self.planner);
-        let end = task.txn.end.window().done;
-        let writes = !attempt.wrote.is_empty() || !attempt.overlay.is_empty();
-        let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
-        for other in others {
-            if other.id == task.txn.id || world.is_ahead(other.id) {
-                continue;
-            }
-            if self
-                .spot(&mut world, &other)
-                .is_some_and(|spot| spot.misses(&own))
-            {
-                continue;
-            }
-            let other = self.task(&other);
-            let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
-            // Whoever writes nothing leaves what the others write as it is. To forget it makes the search shorter all the
-            // same, and the next answer shows it again, but not what a routine wrote.
-            if !writes && theirs.calls {
-                continue;
-            }
-            let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent(), false);
-            if rivals && !world.blended.contains(&other.txn.id) {
-                world.blended.push(other.txn.id);
-            }
-        }
-        let commit = world.apply(&task.txn, &attempt, &mut self.births);
-        if task.is_committed() {
-            world.soften(&task.txn, &attempt, commit);
-        }
-        (world, attempt)
-    }
-
-    /// Whether a transaction does something that cannot be told apart by worlds.
-    fn changes_more_than_rows(&mut self, task: &Task) -> bool {
-        let world = &self.worlds[0];
-        let only_rows = |step: &Step| match &step.control {
-            Control::Data => {
-                let catalog = &world.store.catalog;
-                let asked = Asked::of(&self.planner, catalog, &step.seen, &task.session);
-                asked.is_run() && asked.prepared.planned.writes_only_rows()
-            }
-            Control::Begin(_) | Control::Commit { .. } => true,
-            _ => false,
-        };
-        if task.txn.steps.iter().all(only_rows) {
-            return false;
-        }
-        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-        attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some()
-    }
-
-    /// The session goes on; the worlds are made few.
-    fn after(&mut self, task: &Task, fate: &Fate) {
-        let txn = &task.txn;
-        self.spots.remove(&txn.id);
-        self.draw(task, fate);
-        self.busy_until = self.busy_until.max(draw::over_by(txn));
-        let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());
-        let waiting = self.waiting.iter().rev().find(|w| w.task.txn.id == txn.id);
-        let accused = waiting.and_then(|w| w.accused.as_ref());
-        let attempt = match (fate, accused) {
-            (Fate::Explained(done, _), _) => Some(&done.attempt),
-            (Fate::Unknown(attempt, _), _) => Some(&**attempt),
-            (Fate::Suspect(accusation), _) => Some(&accusation.attempt),
-            (Fate::Deferred, accused) => accused.map(|a| &a.attempt),
-        };
-        if let Some(attempt) = attempt {
-            if attempt.calls {
-                self.called_at = self.busy_until;
-            }
-            Explainer::note_unfollowed(&mut self.unfollowed, txn, attempt);
-            let (running, lasting) = (&attempt.session, &attempt.lasting);
-            let ended = task
-                .session
-                .ended(txn.id.number, task.is_committed(), running, lasting, certain);
-            self.sessions.insert(txn.id.session, ended);
-        }
-        self.refresh();
-        if self.worlds.len() > 1 {
-            self.reduce();
-        } else {
-            self.alone();
-        }
-        self.account();
-    }
-
     /// Sessions look at the catalog that is in force.
     fn refresh(&mut self) {
         let catalog = &self.worlds[0].store.catalog;
@@ -810,160 +520,6 @@ impl Explainer {
             merge::collapse(&mut self.worlds, self.busy_until);
             self.alone();
         }
-    }
-
-    /// Judges again what has waited for everything up to `judged`; everything that waits, if there is no more.
-    pub fn retry(&mut self, judged: Option<&Arc<Transaction>>) -> Vec<(Arc<Transaction>, Fate)> {
-        if self.waiting.is_empty() {
-            return Vec::new();
-        }
-        let (mut due, mut waiting) = (Vec::new(), Vec::new());
-        for mut w in std::mem::take(&mut self.waiting) {
-            let ready = judged.is_none_or(|judged| {
-                w.open.retain(|id| *id != judged.id);
-                w.meet(judged);
-                let late =
-                    judged.end.window().sent > w.task.txn.end.window().done.saturating_add(WAIT_NS_MAX);
-                w.until <= key_of(judged) && (w.open.is_empty() || late)
-            });
-            if ready { due.push(w) } else { waiting.push(w) }
-        }
-        self.waiting = waiting;
-        let mut fates = Vec::new();
-        for w in due {
-            let txn = w.task.txn.clone();
-            let fate = match w.accused {
-                Some(accusation) if w.task.rules.is_serial_alone() && !w.open.is_empty() => {
-                    Fate::Unknown(Box::new(accusation.attempt), "order_left_open")
-                }
-                Some(accusation) => Fate::Suspect(accusation),
-                None => self.look_again(w.task, w.explained),
-            };
-            fates.push((txn, fate));
-        }
-        if !fates.is_empty() && self.worlds.len() > 1 {
-            self.reduce();
-        }
-        fates
-    }
-
-    /// Whether one of the worlds explains a reader by now.
-    fn look_again(&mut self, task: Task, mut explained: Option<Arc<Explained>>) -> Fate {
-        let mut kept = Vec::new();
-        let mut refuted = Vec::new();
-        let mut undecided = None;
-        let mut budget = Budget::of(&self.limits);
-        for mut world in std::mem::take(&mut self.worlds) {
-            let Some(at) = world.waiting.iter().position(|id| *id == task.txn.id) else {
-                kept.push(world);
-                continue;
-            };
-            world.waiting.remove(at);
-            let mut ways = self.explanations(&world, &task, None, &mut budget);
-            match (ways.found.pop(), ways.difference) {
-                (Some(mut way), _) => {
-                    // What it did can only be told here: it was there before those that explain it were placed.
-                    way.attempt.overlay = Default::default();
-                    let (mut world, done) = self.adopt(world, &task, way);
-                    world.uncertified.push(done.clone());
-                    explained.get_or_insert(done);
-                    kept.push(world);
-                }
-                (None, Some((difference, step))) => refuted.push((world, difference, step)),
-                (None, None) => {
-                    let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-                    undecided.get_or_insert(attempt);
-                    kept.push(world);
-                }
-            }
-        }
-        let fate = match (explained, undecided) {
-            (Some(done), _) => {
-                let tier = tier_of(&done);
-                Fate::Explained(done, tier)
-            }
-            (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
-            (None, None) if refuted.is_empty() => {
-                // The worlds became one while it waited.
-                let attempt = kept[0].run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-                Fate::Unknown(Box::new(attempt), "order_left_open")
-            }
-            (None, None) => {
-                let (world, difference, step) = &refuted[0];
-                let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-                let suspect = Suspect {
-                    txn: task.txn.clone(),
-                    level: task.txn.level,
-                    rules: task.rules,
-                    step: *step,
-                    difference: difference.clone(),
-                    session: task.session.clone(),
-                };
-                // The worlds without it may still be right: then it was explained when its turn came.
-                let worlds = refuted.iter().map(|(w, ..)| (w.clone(), None)).collect();
-                kept.extend(refuted.drain(..).map(|(w, ..)| w));
-                Fate::Suspect(Box::new(Accusation {
-                    suspect,
-                    worlds,
-                    attempt,
-                    later: Vec::new(),
-                }))
-            }
-        };
-        for (mut world, ..) in refuted {
-            let own = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
-            if kept.is_empty() || world.may_be_otherwise(&task.txn, &own) {
-                kept.push(world);
-            }
-        }
-        self.worlds = kept;
-        fate
-    }
-
-    /// Whether some order explains `txn` at another level than its own; nothing is applied.
-    pub fn doubt(
-        &self,
-        txn: &Arc<Transaction>,
-        level: Level,
-        rules: &LevelRules,
-        session: SessionState,
-        commit: Option<CommitId>,
-    ) -> Option<Box<Accusation>> {
-        let [world] = self.worlds.as_slice() else {
-            return None;
-        };
-        let task = Task {
-            txn: txn.clone(),
-            rules: *rules,
-            session,
-        };
-        let ways = self.explanations(world, &task, commit, &mut Budget::of(&self.limits));
-        let (difference, step) = ways.difference.filter(|_| ways.found.is_empty())?;
-        let attempt = world.run_anyway(txn, rules, &task.session, &self.planner);
-        Some(Box::new(Accusation {
-            suspect: Suspect {
-                txn: txn.clone(),
-                level,
-                rules: *rules,
-                step,
-                difference,
-                session: task.session,
-            },
-            worlds: vec![(world.clone(), commit)],
-            attempt,
-            later: Vec::new(),
-        }))
-    }
-
-    /// When the oldest transaction that still waits took its first snapshot.
-    pub fn oldest_waiting(&self) -> Option<Nanos> {
-        let waiting = self.waiting.iter().map(|w| w.task.txn.sent());
-        let uncertified = self
-            .worlds
-            .iter()
-            .flat_map(|w| &w.uncertified)
-            .map(|e| e.txn.sent());
-        waiting.chain(uncertified).min()
     }
 
     /// Forgets what no snapshot from `horizon` on can ask for.

@@ -79,7 +79,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         },
     };
     for (name, _, make) in CATALOGUE {
-        if !bench.args.workloads.is_empty() && !bench.args.workloads.iter().any(|wanted| wanted == name) {
+        if !bench.wants(name) {
             continue;
         }
         let server = Throwaway::start(&[("deadlock_timeout", "20ms")])?;

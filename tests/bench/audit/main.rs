@@ -22,6 +22,7 @@ mod growth;
 mod ambiguity;
 
 use clap::Parser;
+use pgassay_rules::Level;
 use pgassay_workloads::Mode;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ struct Args {
     /// Seed of the coverage table
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only these workloads in the coverage and ratio tables
+    /// Only these workloads in the coverage, ratio and paper's tables
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
     /// Only with tables that the audit came to know like this in the coverage table: seen, snapshot, catalog, learn, written, blind
@@ -55,6 +56,9 @@ struct Args {
     /// Only these modes in the coverage and ratio tables (default: all there, prepared here)
     #[arg(long, value_delimiter = ',')]
     modes: Vec<Mode>,
+    /// Only these levels in the ratio and paper's tables
+    #[arg(long, value_delimiter = ',')]
+    levels: Vec<Level>,
     /// Numbers of clients in the ratio table
     #[arg(long, value_delimiter = ',', default_values_t = [8, 32])]
     clients: Vec<usize>,
@@ -81,6 +85,17 @@ pub struct Bench {
     dir: PathBuf,
     out: PathBuf,
     runtime: tokio::runtime::Runtime,
+}
+
+impl Bench {
+    fn wants(&self, workload: &str) -> bool {
+        let wanted = &self.args.workloads;
+        wanted.is_empty() || wanted.iter().any(|wanted| wanted == workload)
+    }
+
+    fn wants_level(&self, level: Level) -> bool {
+        self.args.levels.is_empty() || self.args.levels.contains(&level)
+    }
 }
 
 const TABLES: &[(&str, fn(&Bench) -> anyhow::Result<report::Table>)] = &[

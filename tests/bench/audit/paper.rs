@@ -87,6 +87,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         },
     };
     let mut set_ups = set_ups();
+    set_ups.retain(|(_, name, _, _)| bench.wants(name));
     if bench.is_smoke() {
         set_ups.retain(|(_, name, _, _)| *name == "tpcc");
     }
@@ -94,6 +95,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         for (level, figure) in [Level::Serializable, Level::RepeatableRead, Level::ReadCommitted]
             .into_iter()
             .zip(figures)
+            .filter(|(level, _)| bench.wants_level(*level))
         {
             let server = server()?;
             let mut plan = Plan::new(name, knobs.clone(), level, 2, transactions);

@@ -9,6 +9,7 @@ use pgassay_workloads::{CATALOGUE, Knobs, Mode, by_name};
 
 pub fn run(bench: &Bench) -> anyhow::Result<Table> {
     let mut levels = vec![Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+    levels.retain(|level| bench.wants_level(*level));
     if bench.is_smoke() {
         levels.truncate(1);
     }
@@ -41,7 +42,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
         plot: Plot { unit: "× PostgreSQL".to_owned(), ..Plot::default() },
     };
     for name in names {
-        if !bench.args.workloads.is_empty() && !bench.args.workloads.iter().any(|wanted| wanted == name) {
+        if !bench.wants(name) {
             continue;
         }
         let runs = levels.iter().flat_map(|level| {

@@ -1,0 +1,261 @@
+//! Judges one transaction whose turn it is.
+//!
+//! In: the worlds, and a transaction. Out: its fate, and the worlds after it.
+//!
+//! It is placed in every world. Those in which nothing explains it are given up if another one does; a suspicion arises where
+//! none does and nobody who is still to come can change that.
+
+use super::asked::Asked;
+use super::place::{Budget, Placement, Task, wrote_nothing};
+use super::run::Attempt;
+use super::world::{Explained, World};
+use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw, tier_of};
+use crate::assemble::{End, Step, Transaction};
+use crate::control::Control;
+use crate::interpret::Difference;
+use std::sync::Arc;
+
+impl Explainer {
+    /// Judges one transaction and applies what it wrote.
+    pub fn judge(&mut self, txn: &Arc<Transaction>, ahead: &Ahead<'_>) -> Fate {
+        let task = self.task(txn);
+        if matches!(txn.end, End::Aborted(_)) {
+            self.remember_aborted(txn);
+        }
+        self.lay_out_sequences(txn, ahead);
+        if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
+            self.become_one();
+        }
+        #[cfg(test)]
+        txn.steps
+            .iter()
+            .for_each(|step| super::crash::if_told("place", &step.seen.text));
+        // With many worlds, only orders that change what is found in the end make another one.
+        let mut budget = match self.worlds.len() > self.limits.worlds_max / 4 {
+            true => Budget::lazy(&self.limits),
+            false => Budget::of(&self.limits),
+        };
+        let mut kept: Vec<World> = Vec::new();
+        let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
+        let mut explained: Option<Arc<Explained>> = None;
+        let mut undecided: Option<Attempt> = None;
+        for mut world in std::mem::take(&mut self.worlds) {
+            world.footprints.remove(&txn.id);
+            if let Some(done) = world.take_ahead(txn.id) {
+                world.uncertified.push(done.clone());
+                explained.get_or_insert(done);
+                kept.push(world);
+                continue;
+            }
+            let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
+            if let Placement::GivenUp(world) = placement {
+                placement = self.place(world, &task, ahead, &mut Budget::lazy(&self.limits), &[]);
+            }
+            match placement {
+                Placement::Placed(all) => {
+                    for (mut world, done) in all {
+                        world.uncertified.push(done.clone());
+                        explained.get_or_insert(done);
+                        kept.push(world);
+                    }
+                }
+                Placement::Nowhere(world, difference, step) => refuted.push((world, difference, step)),
+                Placement::GivenUp(world) => {
+                    let (world, attempt) = self.blend(world, &task, ahead);
+                    undecided.get_or_insert(attempt);
+                    kept.push(world);
+                }
+            }
+        }
+        let fate = match (explained, undecided) {
+            (Some(done), _) => {
+                let tier = tier_of(&done);
+                Fate::Explained(done, tier)
+            }
+            (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
+            (None, None) => Fate::Deferred,
+        };
+        let fate = match (refuted.is_empty(), fate) {
+            (true, fate) => fate,
+            (false, Fate::Deferred) => self.refute(&task, refuted, None, &mut kept, ahead),
+            (false, fate) => self.refute(&task, refuted, Some(fate), &mut kept, ahead),
+        };
+        self.worlds = kept;
+        self.after(&task, &fate);
+        fate
+    }
+
+    /// What follows for the worlds in which nothing explains a transaction, when its turn comes.
+    fn refute(
+        &mut self,
+        task: &Task,
+        refuted: Vec<(World, Difference, usize)>,
+        fate: Option<Fate>,
+        kept: &mut Vec<World>,
+        ahead: &Ahead<'_>,
+    ) -> Fate {
+        let txn = &task.txn;
+        let (until, open) = (ahead.last_rival(txn), ahead.open(txn));
+        let attempt = refuted[0]
+            .0
+            .run_anyway(txn, &task.rules, &task.session, &self.planner);
+        let without_effect = !task.is_committed() || wrote_nothing(txn, &attempt);
+        let due = until.is_none() && open.is_empty();
+        if without_effect && !due {
+            // Somebody whose turn is still to come may explain it.
+            for (mut world, ..) in refuted {
+                world.waiting.push(txn.id);
+                kept.push(world);
+            }
+            let explained = match fate {
+                Some(Fate::Explained(done, _)) => Some(done),
+                _ => None,
+            };
+            self.wait(task, explained, None, until, open);
+            return Fate::Deferred;
+        }
+        // Those that cannot be relied on are kept, whoever else explains it.
+        let mut undecided = None;
+        let mut reliable = Vec::new();
+        for (mut world, difference, step) in refuted {
+            let own = world.footprint(txn, &task.rules, &task.session, &self.planner);
+            let accused = fate.is_none() && without_effect;
+            if !accused && world.may_be_otherwise(txn, &own) {
+                let (world, attempt) = self.blend(world, task, ahead);
+                undecided.get_or_insert(attempt);
+                kept.push(world);
+            } else {
+                reliable.push((world, difference, step));
+            }
+        }
+        let refuted = reliable;
+        let fate = fate.or(undecided.map(|attempt| Fate::Unknown(Box::new(attempt), "too_many_orders")));
+        if let Some(fate) = fate {
+            // Another world may explain it: these are not what happened.
+            return fate;
+        }
+        // Whoever was on the way may come before it, whatever it wrote and whenever it had ended.
+        let is_open = !due && task.rules.is_serial_alone();
+        let (_, difference, step) = &refuted[0];
+        let suspect = Suspect {
+            txn: txn.clone(),
+            level: txn.level,
+            rules: task.rules,
+            step: *step,
+            difference: difference.clone(),
+            session: task.session.clone(),
+        };
+        let mut worlds = Vec::new();
+        for (mut world, ..) in refuted {
+            let blended = is_open.then(|| self.blend(world.clone(), task, ahead).0);
+            let attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
+            let commit = world.apply(txn, &attempt, &mut self.births);
+            worlds.push((world.clone(), commit));
+            if task.is_committed() {
+                world.soften(txn, &attempt, commit);
+            }
+            kept.push(blended.unwrap_or(world));
+        }
+        let accusation = Box::new(Accusation {
+            suspect,
+            worlds,
+            attempt,
+            later: Vec::new(),
+        });
+        if due {
+            return Fate::Suspect(accusation);
+        }
+        self.wait(task, None, Some(accusation), until, open);
+        Fate::Deferred
+    }
+
+    /// Applies a transaction that has more places than there is time for: what it and its rivals write is unknown.
+    fn blend(&mut self, mut world: World, task: &Task, ahead: &Ahead<'_>) -> (World, Attempt) {
+        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+        let own = world.reach(&task.txn, &task.rules, &task.session, &self.planner);
+        let end = task.txn.end.window().done;
+        let writes = !attempt.wrote.is_empty() || !attempt.overlay.is_empty();
+        let others: Vec<Arc<Transaction>> = ahead.sequencer.hasty_before(end).cloned().collect();
+        for other in others {
+            if other.id == task.txn.id || world.is_ahead(other.id) {
+                continue;
+            }
+            if self
+                .spot(&mut world, &other)
+                .is_some_and(|spot| spot.misses(&own))
+            {
+                continue;
+            }
+            let other = self.task(&other);
+            let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            // Whoever writes nothing leaves what the others write as it is. To forget it makes the search shorter all the
+            // same, and the next answer shows it again, but not what a routine wrote.
+            if !writes && theirs.calls {
+                continue;
+            }
+            let rivals = own.depends_on(&task.txn, &theirs, other.txn.sent(), false);
+            if rivals && !world.blended.contains(&other.txn.id) {
+                world.blended.push(other.txn.id);
+            }
+        }
+        let commit = world.apply(&task.txn, &attempt, &mut self.births);
+        if task.is_committed() {
+            world.soften(&task.txn, &attempt, commit);
+        }
+        (world, attempt)
+    }
+
+    /// Whether a transaction does something that cannot be told apart by worlds.
+    fn changes_more_than_rows(&mut self, task: &Task) -> bool {
+        let world = &self.worlds[0];
+        let only_rows = |step: &Step| match &step.control {
+            Control::Data => {
+                let catalog = &world.store.catalog;
+                let asked = Asked::of(&self.planner, catalog, &step.seen, &task.session);
+                asked.is_run() && asked.prepared.planned.writes_only_rows()
+            }
+            Control::Begin(_) | Control::Commit { .. } => true,
+            _ => false,
+        };
+        if task.txn.steps.iter().all(only_rows) {
+            return false;
+        }
+        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+        attempt.overlay.catalog.is_some() || attempt.overlay.havoc_everything.is_some()
+    }
+
+    /// The session goes on; the worlds are made few.
+    fn after(&mut self, task: &Task, fate: &Fate) {
+        let txn = &task.txn;
+        self.spots.remove(&txn.id);
+        self.draw(task, fate);
+        self.busy_until = self.busy_until.max(draw::over_by(txn));
+        let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());
+        let waiting = self.waiting.iter().rev().find(|w| w.task.txn.id == txn.id);
+        let accused = waiting.and_then(|w| w.accused.as_ref());
+        let attempt = match (fate, accused) {
+            (Fate::Explained(done, _), _) => Some(&done.attempt),
+            (Fate::Unknown(attempt, _), _) => Some(&**attempt),
+            (Fate::Suspect(accusation), _) => Some(&accusation.attempt),
+            (Fate::Deferred, accused) => accused.map(|a| &a.attempt),
+        };
+        if let Some(attempt) = attempt {
+            if attempt.calls {
+                self.called_at = self.busy_until;
+            }
+            Explainer::note_unfollowed(&mut self.unfollowed, txn, attempt);
+            let (running, lasting) = (&attempt.session, &attempt.lasting);
+            let ended = task
+                .session
+                .ended(txn.id.number, task.is_committed(), running, lasting, certain);
+            self.sessions.insert(txn.id.session, ended);
+        }
+        self.refresh();
+        if self.worlds.len() > 1 {
+            self.reduce();
+        } else {
+            self.alone();
+        }
+        self.account();
+    }
+}
