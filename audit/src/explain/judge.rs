@@ -9,7 +9,7 @@ use super::asked::Asked;
 use super::place::{Budget, Placement, Task, wrote_nothing};
 use super::run::Attempt;
 use super::world::{Explained, World};
-use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw, tier_of};
+use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw};
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::Difference;
@@ -68,10 +68,7 @@ impl Explainer {
             }
         }
         let fate = match (explained, undecided) {
-            (Some(done), _) => {
-                let tier = tier_of(&done);
-                Fate::Explained(done, tier)
-            }
+            (Some(done), _) => Fate::explained(done),
             (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
             (None, None) => Fate::Deferred,
         };

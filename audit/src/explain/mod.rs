@@ -94,6 +94,16 @@ pub enum Fate {
     Unknown(Box<Attempt>, &'static str),
 }
 
+impl Fate {
+    fn explained(done: Arc<Explained>) -> Fate {
+        let tier = match done.attempt.solved {
+            true => "solver",
+            false => "candidates",
+        };
+        Fate::Explained(done, tier)
+    }
+}
+
 /// What is known to come: transactions that have ended but are not judged, and those still under way.
 pub struct Ahead<'a> {
     pub sequencer: &'a Sequencer,
@@ -555,14 +565,5 @@ impl Explainer {
                 self.become_one();
             }
         }
-    }
-}
-
-/// Who found the explanation.
-fn tier_of(done: &Explained) -> &'static str {
-    if done.attempt.solved {
-        "solver"
-    } else {
-        "candidates"
     }
 }

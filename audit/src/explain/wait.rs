@@ -5,7 +5,7 @@
 use super::place::{Budget, Task};
 use super::session::SessionState;
 use super::world::Explained;
-use super::{Accusation, Explainer, Fate, Suspect, tier_of};
+use super::{Accusation, Explainer, Fate, Suspect};
 use crate::assemble::{End, Transaction};
 use crate::points::CommitId;
 use crate::sequence::{Key, key_of};
@@ -129,10 +129,7 @@ impl Explainer {
             }
         }
         let fate = match (explained, undecided) {
-            (Some(done), _) => {
-                let tier = tier_of(&done);
-                Fate::Explained(done, tier)
-            }
+            (Some(done), _) => Fate::explained(done),
             (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),
             (None, None) if refuted.is_empty() => {
                 // The worlds became one while it waited.
