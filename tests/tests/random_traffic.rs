@@ -77,7 +77,8 @@ fn a_correct_server_is_never_accused() {
         random::Features::of(seed)
     );
     tell(&summary);
-    if !summary.violations.is_empty() {
+    let withheld = live.audit().stats.withheld;
+    if !summary.violations.is_empty() || withheld > 0 {
         println!(
             "PGASSAY_RANDOM_REPLAY={}/journal judges it again",
             journal.keep().display()
@@ -89,11 +90,7 @@ fn a_correct_server_is_never_accused() {
         "seed {seed}: a correct server was accused of {rules:?}"
     );
     // Nobody changed the catalog unseen: what is kept back for its sake is as bad.
-    assert_eq!(
-        live.audit().stats.withheld,
-        0,
-        "seed {seed}: something was kept back"
-    );
+    assert_eq!(withheld, 0, "seed {seed}: something was kept back");
     assert!(summary.transactions > 0, "nothing was judged");
 }
 
