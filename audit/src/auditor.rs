@@ -5,7 +5,7 @@
 
 mod flight;
 
-use crate::assemble::{Assembled, Assembler, End, Transaction};
+use crate::assemble::{Assembled, Assembler, End, Step, Transaction};
 use crate::certify::{self, Certifier, Cycle, Node};
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
@@ -529,6 +529,12 @@ impl Auditor {
         let is_followed = || self.explainer.tables_of(txn).is_some();
         if let Some(until) = may_change_unseen(txn, is_followed) {
             self.withheld.doubt(until, self.explainer.catalog());
+            let is_call =
+                |step: &Step| step.seen.before == Status::Idle && lex::calls_routine(&step.seen.text);
+            if matches!(txn.end, End::Aborted(_)) && txn.steps.iter().any(is_call) {
+                // What a procedure committed on its way stays in the tables, though it failed.
+                self.explainer.forget(until);
+            }
         }
         if txn.vague {
             self.tally.count_unjudged(txn, "begun_unseen");

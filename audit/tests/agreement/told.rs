@@ -18,8 +18,9 @@ fn both_judges_come_to_the_same_verdict_of_every_story() {
         for path in paths {
             let text = std::fs::read_to_string(&path).expect("a readable story");
             let (story, expected) = script::expectations(&text).expect("a story");
-            // What nobody saw cannot be tried, and types and columns are made before the story begins.
-            let untried = [" unseen ", "alter type", "alter column"];
+            // What nobody saw cannot be tried, nor what a procedure committed before it failed; types and columns are made before
+            // the story begins.
+            let untried = [" unseen ", "alter type", "alter column", "; commit;"];
             if untried.iter().any(|what| story.contains(what)) || story.lines().count() > LINES_MAX {
                 continue;
             }
