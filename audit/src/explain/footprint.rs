@@ -194,13 +194,12 @@ impl Footprint {
     pub fn depends_on(&self, txn: &Transaction, other: &Footprint, sent: Nanos, only_effects: bool) -> bool {
         let in_time = |step: usize| sent <= self.until(txn, step);
         let matters = |step: usize| !only_effects || self.writing.contains(&step);
-        self.touches
+        self.touches.iter().any(|(step, touch)| {
+            matters(*step) && in_time(*step) && other.may_write_for(touch, &self.asks, false)
+        }) || self
+            .written
             .iter()
-            .any(|(step, touch)| matters(*step) && in_time(*step) && other.may_write_for(touch, &self.asks))
-            || self
-                .written
-                .iter()
-                .any(|own| in_time(own.step) && other.may_write(own))
+            .any(|own| in_time(own.step) && other.may_write(own))
             || self.wild.iter().any(|t| other.touches_table(*t))
     }
 
@@ -249,12 +248,8 @@ impl Footprint {
 
     /// Whether what this one answers and leaves behind may depend on whether `other` came before.
     pub fn heeds(&self, other: &Footprint) -> bool {
-        let counts = |written: &Written| {
-            let lasts = written.before.is_some() && written.after.is_some();
-            !lasts || other.asks.may_set_for(written.table, &self.asks, true)
-        };
         let mut touches = self.touches.iter();
-        touches.any(|(_, touch)| other.may_write_some(touch, counts))
+        touches.any(|(_, touch)| other.may_write_for(touch, &self.asks, true))
             || self.wild.iter().any(|table| other.touches_table(*table))
     }
 
@@ -292,11 +287,13 @@ impl Footprint {
         self.may_write_some(touch, |_| true)
     }
 
-    /// The same, and something on which it depends.
-    fn may_write_for(&self, touch: &Touch, asks: &AllAsks) -> bool {
+    /// The same, and something on which it depends; with `but_sums` not, if both only add to it.
+    fn may_write_for(&self, touch: &Touch, asks: &AllAsks, but_sums: bool) -> bool {
         let table = touch.table();
         self.may_write_some(touch, |written| {
-            written.before.is_none() || written.after.is_none() || self.asks.may_set_for(table, asks, false)
+            written.before.is_none()
+                || written.after.is_none()
+                || self.asks.may_set_for(table, asks, but_sums)
         })
     }
 
