@@ -109,13 +109,37 @@ struct Session {
     open: Option<Open>,
 }
 
+/// A transaction that its session has left to whoever ends it.
+#[derive(Clone)]
+struct Prepared {
+    txn: Transaction,
+    /// Part of it was not seen.
+    torn: bool,
+}
+
+impl Prepared {
+    /// Nobody saw how it ended, or whether it did.
+    fn abandon(self, out: &mut Vec<Assembled>) {
+        let window = Window::new(self.txn.end.window().sent, Nanos::MAX);
+        self.end(End::Unknown(window), out);
+    }
+
+    fn end(mut self, end: End, out: &mut Vec<Assembled>) {
+        if self.torn {
+            tear(self.txn.id.session, &end, out);
+        }
+        self.txn.end = end;
+        out.push(Assembled::Ended(Arc::new(self.txn)));
+    }
+}
+
 /// Groups the statements of every session into transactions.
 #[derive(Clone, Default)]
 pub struct Assembler {
     classifier: Classifier,
     sessions: FxHashMap<SessionId, Session>,
-    /// Prepared transactions by global identifier.
-    prepared: FxHashMap<String, Transaction>,
+    /// Prepared transactions by global identifier: their statements are over, their end is not known.
+    prepared: FxHashMap<String, Prepared>,
     /// `default_transaction_isolation` of the server.
     server_default: Option<Level>,
     /// The sessions that ended last: from when to when they were there.
@@ -186,24 +210,22 @@ impl Assembler {
     /// When the oldest transaction that is still open took, or may have taken, its first snapshot.
     pub fn oldest_open(&self) -> Option<Nanos> {
         let open = self.sessions.values().filter_map(|s| s.open.as_ref());
-        open.map(|o| o.steps.first().map_or(o.ready.sent, |s| s.seen.window.sent))
-            .min()
+        let open = open.map(|o| o.steps.first().map_or(o.ready.sent, |s| s.seen.window.sent));
+        open.chain(self.prepared.values().map(|p| p.txn.sent())).min()
     }
 
-    /// Transactions under way that began before `at`.
+    /// Transactions under way that began before `at`, those that are prepared among them.
     pub fn open_before(&self, at: Nanos) -> Vec<TxnId> {
-        let open = self.sessions.values().filter(|s| {
-            s.open
-                .as_ref()
-                .and_then(|o| o.steps.first())
-                .is_some_and(|step| step.seen.window.sent < at)
+        let began = |session: &Session| {
+            let first = session.open.as_ref().and_then(|o| o.steps.first());
+            first.is_some_and(|step| step.seen.window.sent < at)
+        };
+        let open = self.sessions.values().filter(|s| began(s)).map(|s| TxnId {
+            session: s.facts.session,
+            number: s.number,
         });
-        let mut ids: Vec<TxnId> = open
-            .map(|s| TxnId {
-                session: s.facts.session,
-                number: s.number,
-            })
-            .collect();
+        let prepared = self.prepared.values().filter(|p| p.txn.sent() < at);
+        let mut ids: Vec<TxnId> = open.chain(prepared.map(|p| p.txn.id)).collect();
         ids.sort();
         ids
     }
@@ -232,6 +254,9 @@ impl Assembler {
         for session in all {
             self.lose(session, Nanos::MAX, out);
         }
+        let mut left: Vec<Prepared> = self.prepared.drain().map(|(_, prepared)| prepared).collect();
+        left.sort_by_key(|prepared| prepared.txn.id);
+        left.into_iter().for_each(|prepared| prepared.abandon(out));
     }
 
     fn statement(&mut self, seen: Arc<Observation>, out: &mut Vec<Assembled>) {
@@ -275,13 +300,13 @@ impl Assembler {
             }
             Control::CommitPrepared(gid) | Control::RollbackPrepared(gid) if ok || lost => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
-                if let Some(mut prepared) = self.prepared.remove(gid) {
-                    prepared.end = match (&control, lost) {
+                if let Some(prepared) = self.prepared.remove(gid) {
+                    let end = match (&control, lost) {
                         (_, true) => End::Unknown(Window::new(window.sent, Nanos::MAX)),
                         (Control::CommitPrepared(_), _) => End::Committed(window),
                         _ => End::Aborted(window),
                     };
-                    out.push(Assembled::Ended(Arc::new(prepared)));
+                    prepared.end(end, out);
                 } else if matches!(control, Control::CommitPrepared(_)) {
                     // It was prepared before anybody looked.
                     out.push(Assembled::Gap(Gap {
@@ -345,8 +370,12 @@ impl Assembler {
             }
             Control::PrepareTransaction(gid) if ok => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
-                if let Some(txn) = take_open(session, End::Unknown(window), self.server_default) {
-                    self.prepared.insert(gid, txn);
+                let torn = open.torn;
+                let prepared = take_open(session, End::Unknown(window), self.server_default)
+                    .and_then(|txn| self.prepared.insert(gid, Prepared { txn, torn }));
+                // The name is free again: somebody has ended it unseen.
+                if let Some(ended) = prepared {
+                    ended.abandon(out);
                 }
             }
             _ if lost => {
@@ -502,18 +531,23 @@ fn close_implicit(session: &mut Session, server_default: Option<Level>, out: &mu
 }
 
 fn close(session: &mut Session, end: End, server_default: Option<Level>, out: &mut Vec<Assembled>) {
-    let torn = session.open.as_ref().is_some_and(|o| o.torn) && !matches!(end, End::Aborted(_));
+    let torn = session.open.as_ref().is_some_and(|o| o.torn);
     if torn {
-        // What it wrote before it was seen takes effect now.
-        let reason = "transaction began unseen".to_owned();
-        out.push(Assembled::Gap(Gap {
-            session: Some(session.facts.session),
-            window: end.window(),
-            reason,
-        }));
+        tear(session.facts.session, &end, out);
     }
     if let Some(txn) = take_open(session, end, server_default) {
         out.push(Assembled::Ended(Arc::new(txn)));
+    }
+}
+
+/// What a transaction wrote before it was seen takes effect with its end.
+fn tear(session: SessionId, end: &End, out: &mut Vec<Assembled>) {
+    if !matches!(end, End::Aborted(_)) {
+        out.push(Assembled::Gap(Gap {
+            session: Some(session),
+            window: end.window(),
+            reason: "transaction began unseen".to_owned(),
+        }));
     }
 }
 
@@ -583,6 +617,39 @@ mod tests {
             session,
             ..unseen_session(&seen)
         })
+    }
+
+    #[test]
+    fn prepared_transactions_are_under_way_until_somebody_ends_them() {
+        let mut assembler = Assembler::default();
+        let mut out = Vec::new();
+        let mut say = |assembler: &mut Assembler, text: &str, at: Nanos| {
+            assembler.take(statement(text, at, at + 5), &mut out);
+            out.drain(..)
+                .filter(|told| matches!(told, Assembled::Ended(_)))
+                .count()
+        };
+        assembler.take(session(1, 0), &mut Vec::new());
+        for (text, at) in [("begin", 10), ("select 1", 20), ("prepare transaction 'p'", 30)] {
+            assert_eq!(say(&mut assembler, text, at), 0, "{text}");
+        }
+        assembler.take(
+            Record::SessionEnd {
+                session: SessionId(1),
+                at: 40,
+            },
+            &mut Vec::new(),
+        );
+        assert_eq!(assembler.oldest_open(), Some(10));
+        assert_eq!(assembler.open_before(11).len(), 1);
+        assert!(assembler.open_before(10).is_empty());
+        let mut again = assembler.clone();
+        assert_eq!(say(&mut again, "rollback prepared 'p'", 50), 1);
+        assert!(again.open_before(40).is_empty());
+        // Nobody ended it: what it did is said all the same.
+        let mut out = Vec::new();
+        assembler.finish(&mut out);
+        assert!(matches!(&out[..], [Assembled::Ended(left)] if matches!(left.end, End::Unknown(_))));
     }
 
     #[test]

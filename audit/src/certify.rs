@@ -342,8 +342,14 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
         writes.iter().any(|w| {
             let mut rows = w.before.iter().chain(&w.after);
             match touch {
-                Touch::Key { table, columns, key } => {
-                    *table == w.table && rows.any(|row| has_key(row, columns, key))
+                Touch::Key {
+                    table,
+                    columns,
+                    key,
+                    filter,
+                } => {
+                    let accepted = |row| filter.as_ref().is_none_or(|accepts| accepts(row));
+                    *table == w.table && rows.any(|row| has_key(row, columns, key) && accepted(row))
                 }
                 Touch::Scan { table, filter } => {
                     *table == w.table && rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row)))

@@ -50,7 +50,9 @@ impl Places {
         let mut met: Vec<u64> = Vec::new();
         for touch in reads.iter().flat_map(|read| &read.touches) {
             match touch {
-                Touch::Key { table, columns, key } => {
+                Touch::Key {
+                    table, columns, key, ..
+                } => {
                     let shape = self.tables.entry(*table).or_default().shape(columns);
                     met.extend(&shape.unsure);
                     met.extend(shape.writers.get(&hash_of(key.iter())).into_iter().flatten());
@@ -87,7 +89,9 @@ impl Places {
     pub fn add(&mut self, number: u64, reads: &[Read], writes: &[Written]) {
         for touch in reads.iter().flat_map(|read| &read.touches) {
             match touch {
-                Touch::Key { table, columns, key } => {
+                Touch::Key {
+                    table, columns, key, ..
+                } => {
                     let shape = self.tables.entry(*table).or_default().shape(columns);
                     remember(shape.readers.entry(hash_of(key.iter())).or_default(), number);
                 }
@@ -116,7 +120,9 @@ impl Places {
     pub fn remove(&mut self, number: u64, reads: &[Read], writes: &[Written]) {
         for touch in reads.iter().flat_map(|read| &read.touches) {
             match touch {
-                Touch::Key { table, columns, key } => {
+                Touch::Key {
+                    table, columns, key, ..
+                } => {
                     let shape = self.tables.entry(*table).or_default().shape(columns);
                     forget(&mut shape.readers, hash_of(key.iter()), number);
                 }

@@ -68,3 +68,28 @@ fn rows_that_come_and_go_are_forgotten() {
         is_flat(round, level);
     }
 }
+
+/// What it must be compared with is what was there when it looked, however long ago, and whoever ended since.
+#[test]
+fn a_prepared_transaction_keeps_what_it_saw() {
+    let mut story = String::from(
+        "init: create table bag (a int)\n\
+         init: create table log (n int)\n\
+         t1: begin\n\
+         t1: delete from bag where a = 2 => DELETE 0\n\
+         t1: prepare transaction 'p'\n\
+         t2: insert into bag values (2)\n",
+    );
+    (0..200).for_each(|_| story.push_str("t2: insert into log values (1)\n"));
+    story.push_str("t3: rollback prepared 'p'\n");
+    for level in [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable] {
+        let mut auditor = Auditor::new(Settings::default());
+        for record in script::parse(&story, level).expect("a story") {
+            auditor.take(record);
+        }
+        auditor.finish();
+        let summary = auditor.summary();
+        assert!(summary.violations.is_empty(), "{:?}", summary.violations);
+        assert_eq!(summary.coverage.unchecked, 0, "{:?}", summary.coverage.reasons);
+    }
+}

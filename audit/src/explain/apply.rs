@@ -330,7 +330,9 @@ pub fn load_copy(store: &mut Store, copy: &TableCopy, settings: &[(String, Strin
 /// Makes what a statement read unknown.
 pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
     match touch {
-        Touch::Key { table, columns, key } => {
+        Touch::Key {
+            table, columns, key, ..
+        } => {
             let kept = store.table_mut(*table);
             kept.distrust(columns, key, until);
             for id in kept.candidates(columns, key) {

@@ -205,7 +205,9 @@ impl Claims<'_> {
         };
         let storage = self.catalog.storage(table);
         let mut sought = footprint.iter().filter_map(|touch| match touch {
-            Touch::Key { table, columns, key } if *table == storage && columns == by => Some(key),
+            Touch::Key {
+                table, columns, key, ..
+            } if *table == storage && columns == by => Some(key),
             _ => None,
         });
         // A key that is given up and taken again would be looked for twice.

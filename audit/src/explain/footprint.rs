@@ -206,7 +206,10 @@ impl Footprint {
     /// The key that all reading of a step is about.
     pub fn only_key(&self, step: usize) -> Option<(TableId, &Arc<[usize]>, &[Value])> {
         let mut touches = self.touches.iter().filter(|(at, _)| *at == step).map(|(_, t)| t);
-        let Touch::Key { table, columns, key } = touches.next()? else {
+        let Touch::Key {
+            table, columns, key, ..
+        } = touches.next()?
+        else {
             return None;
         };
         let same = |touch: &Touch| match touch {
@@ -214,6 +217,7 @@ impl Footprint {
                 table: other,
                 columns: others,
                 key: wanted,
+                ..
             } => other == table && others == columns && same_cells(wanted, key),
             Touch::Scan { .. } => false,
         };

@@ -775,7 +775,9 @@ fn follow_sequences(
 /// Whether something that was read had to be guessed.
 pub fn is_guessed<'t>(touches: impl IntoIterator<Item = &'t Touch>, store: &Store, sent: Nanos) -> bool {
     touches.into_iter().any(|touch| match touch {
-        Touch::Key { table, columns, key } => {
+        Touch::Key {
+            table, columns, key, ..
+        } => {
             let kept = store.tables.get(table);
             kept.is_some_and(|t| t.is_guessed_at(columns, key, sent))
         }

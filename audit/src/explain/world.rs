@@ -406,7 +406,9 @@ impl World {
                 Touch::Scan { table, .. } if written.contains(table) => {
                     self.store.lose(*table, until);
                 }
-                Touch::Key { table, columns, key } if written.contains(table) => {
+                Touch::Key {
+                    table, columns, key, ..
+                } if written.contains(table) => {
                     let own = attempt.overlay.table(*table);
                     let unique = catalog.table(*table).is_some_and(|t| t.is_unique(columns));
                     // The one row of this key is there afterwards, whoever made it.

@@ -119,19 +119,23 @@ pub enum Effect {
     },
 }
 
+/// Whether a condition may accept a row, long after its statement was executed.
+pub type RowFilter = Arc<dyn Fn(&Row) -> bool + Send + Sync>;
+
 /// One thing that a statement read.
 #[derive(Clone)]
 pub enum Touch {
-    /// The rows whose `columns` equal `key`.
+    /// The rows whose `columns` equal `key` and that the filter may accept (`None`: all of them).
     Key {
         table: TableId,
         columns: Arc<[usize]>,
         key: Vec<Value>,
+        filter: Option<RowFilter>,
     },
     /// Every row that the filter may accept (`None`: every row of the table).
     Scan {
         table: TableId,
-        filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>>,
+        filter: Option<RowFilter>,
     },
 }
 
@@ -145,7 +149,9 @@ impl Touch {
 impl std::fmt::Debug for Touch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Touch::Key { table, columns, key } => write!(f, "Key({table:?} {columns:?} = {key:?})"),
+            Touch::Key {
+                table, columns, key, ..
+            } => write!(f, "Key({table:?} {columns:?} = {key:?})"),
             Touch::Scan { table, filter } => write!(f, "Scan({table:?} filtered={})", filter.is_some()),
         }
     }

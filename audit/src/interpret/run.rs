@@ -1,6 +1,6 @@
 //! One execution of one statement: what all its parts share.
 
-use super::{Effect, Touch, Views};
+use super::{Effect, RowFilter, Touch, Views};
 use crate::sql::plan::{AllAsks, Asks, Cte, CteQuery, Expr, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
 use crate::value::compare::identical;
@@ -229,6 +229,17 @@ impl<'a> Run<'a> {
     }
 
     pub fn touch_key(&self, table: TableId, columns: &Arc<[usize]>, key: &[Value]) {
+        self.touch_key_if(table, columns, key, None);
+    }
+
+    /// Rows that have the key and that the filter may accept.
+    pub fn touch_key_if(
+        &self,
+        table: TableId,
+        columns: &Arc<[usize]>,
+        key: &[Value],
+        filter: Option<RowFilter>,
+    ) {
         let mut footprint = self.footprint.borrow_mut();
         if footprint.whole.contains(&table) {
             return;
@@ -253,10 +264,11 @@ impl<'a> Run<'a> {
             table,
             columns: columns.clone(),
             key: key.to_vec(),
+            filter,
         });
     }
 
-    pub fn touch_scan(&self, table: TableId, filter: Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>>) {
+    pub fn touch_scan(&self, table: TableId, filter: Option<RowFilter>) {
         let mut footprint = self.footprint.borrow_mut();
         if footprint.whole.contains(&table) {
             return;
@@ -270,7 +282,12 @@ impl<'a> Run<'a> {
     /// What a part of this execution read.
     pub fn touch(&self, touch: Touch) {
         match touch {
-            Touch::Key { table, columns, key } => self.touch_key(table, &columns, &key),
+            Touch::Key {
+                table,
+                columns,
+                key,
+                filter,
+            } => self.touch_key_if(table, &columns, &key, filter),
             Touch::Scan { table, filter } => self.touch_scan(table, filter),
         }
     }

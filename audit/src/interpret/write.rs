@@ -307,6 +307,7 @@ impl Run<'_> {
                     table: of,
                     columns,
                     key,
+                    ..
                 },
             ] if *of == table.id && **columns == **primary => Some((columns.clone(), key.clone())),
             _ => None,

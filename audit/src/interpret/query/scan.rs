@@ -1,8 +1,8 @@
 //! One relation: the rows of a table, of a subquery or of a function, as far as its own conditions admit them.
 
 use super::{Emit, Level};
-use crate::interpret::may_accept;
 use crate::interpret::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
+use crate::interpret::{RowFilter, may_accept};
 use crate::sql::plan::{Access, Expr, Fit, RelationSource, Scan, SetFunction};
 use crate::state::view::Knowledge;
 use crate::state::{Row, RowId, TableId};
@@ -210,7 +210,12 @@ impl Run<'_> {
                 let sure = view.lookup(table, columns, &values, &mut |id, row| {
                     rows.push((id, row.clone()))
                 });
-                self.touch_key(table, columns, &values);
+                // Where the key is all that is asked for, nothing is left to filter.
+                let filter = match scan.own.len() > columns.len() {
+                    true => self.row_filter(level, scan),
+                    false => None,
+                };
+                self.touch_key_if(table, columns, &values, filter);
                 if !sure {
                     level.open.set(true);
                 }
@@ -300,11 +305,7 @@ impl Run<'_> {
     }
 
     /// The conditions on this relation alone, as something that can outlive the execution.
-    pub(super) fn row_filter(
-        &self,
-        level: &Level<'_>,
-        scan: &Scan,
-    ) -> Option<Arc<dyn Fn(&Row) -> bool + Send + Sync>> {
+    pub(super) fn row_filter(&self, level: &Level<'_>, scan: &Scan) -> Option<RowFilter> {
         if scan.own.is_empty() {
             return None;
         }

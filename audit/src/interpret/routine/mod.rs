@@ -149,7 +149,9 @@ impl Run<'_> {
             let read = |view: &dyn View| {
                 let mut rows = Vec::new();
                 match touch {
-                    Touch::Key { table, columns, key } => {
+                    Touch::Key {
+                        table, columns, key, ..
+                    } => {
                         view.lookup(*table, columns, key, &mut |id, row| rows.push((id, row.clone())));
                     }
                     Touch::Scan { table, .. } => {
