@@ -266,7 +266,7 @@ impl Run<'_> {
         if !certain {
             self.note("conflict_with_unknown");
         }
-        let effect = batch.insert(table, &insert.checks, after.clone())?;
+        let effect = batch.insert_if(table, &insert.checks, after.clone(), certain)?;
         let values = key.iter().map(|column| after[*column].clone()).collect();
         self.gone(table, key.iter().copied().collect(), values);
         self.returned(

@@ -100,6 +100,17 @@ impl<'r, 'a> Batch<'r, 'a> {
     }
 
     pub fn insert(&mut self, table: &Arc<Table>, checks: &Arc<TableChecks>, row: Row) -> Outcome<usize> {
+        self.insert_if(table, checks, row, true)
+    }
+
+    /// The same; unless it is certain that the row is written, it is not certain either that it must fail.
+    pub fn insert_if(
+        &mut self,
+        table: &Arc<Table>,
+        checks: &Arc<TableChecks>,
+        row: Row,
+        certain: bool,
+    ) -> Outcome<usize> {
         self.remember(table, checks);
         let table = self.root(table)?;
         self.push(Change {
@@ -108,7 +119,7 @@ impl<'r, 'a> Batch<'r, 'a> {
             before: None,
             after: Some(row),
             set: None,
-            certain: true,
+            certain,
             depth: 0,
         })
     }
