@@ -13,8 +13,9 @@ use crate::certify::Node;
 use crate::exclude::Who;
 use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
-use crate::interpret::Difference;
+use crate::interpret::{Difference, Touch};
 use crate::points::CommitId;
+use crate::points::order::Commit;
 use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
@@ -156,7 +157,10 @@ pub fn cycle(
     match confirmed {
         // Writers without the promise take no part in the serial order; what they did in between is not
         // modelled here.
-        Confirmed::Impossible { members, .. } if members.iter().any(|m| !participates(m.level)) => {
+        Confirmed::Impossible { members, .. }
+            if members.iter().any(|m| !participates(m.level))
+                || place.is_interfered(nodes, &participates) =>
+        {
             Confirmed::Unknown("mixed_levels")
         }
         other => other,
@@ -171,6 +175,41 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Whether somebody without the promise wrote where those of a cycle read, at the same time. What became of rows that
+    /// nobody has seen does not tell who wrote them.
+    fn is_interfered(&self, nodes: &[(Node, &'static str)], participates: impl Fn(Level) -> bool) -> bool {
+        let began = nodes.iter().map(|(n, _)| n.txn.sent()).min();
+        let ended = nodes.iter().map(|(n, _)| n.txn.end.window().done).max();
+        let (Some(began), Some(ended)) = (began, ended) else {
+            return false;
+        };
+        let touches: Vec<&Touch> = nodes
+            .iter()
+            .flat_map(|(n, _)| &n.reads)
+            .flat_map(|r| &r.touches)
+            .collect();
+        let beside = self
+            .world
+            .order
+            .iter()
+            .map(|(_, commit)| commit)
+            .filter(|commit| {
+                !participates(commit.txn.level)
+                    && commit.observed.done >= began
+                    && commit.observed.sent <= ended
+            });
+        for Commit { txn, .. } in beside {
+            let rules = self.explainer.rules_of(txn.level);
+            let session = self.explainer.session_of(txn);
+            let planner = &self.explainer.planner;
+            let footprint = self.world.reach(txn, &rules, &session, planner);
+            if touches.iter().any(|touch| footprint.was_at(touch)) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Decides a case together with everybody whose versions it stumbles upon.
     fn close(
         &self,

@@ -310,6 +310,11 @@ impl Footprint {
             || self.unseen.iter().any(|(_, place)| overlap(place, touch))
     }
 
+    /// Whether it was there in any way: what it finds now may not be what it has found.
+    pub fn was_at(&self, touch: &Touch) -> bool {
+        self.may_write_at(touch) || self.touches.iter().any(|(_, place)| overlap(place, touch))
+    }
+
     /// Whether this one may have written a row that somebody writes.
     fn may_write(&self, row: &Written) -> bool {
         let same = |w: &Written| row.id.is_some() && w.table == row.table && w.id == row.id;
