@@ -293,9 +293,21 @@ impl Traffic {
             return;
         };
         let end = ["commit", "commit", "rollback"][self.rng.usize(0..3)];
-        client.query(&format!("{end} prepared '{gid}'"));
-        if client.is_closed() {
-            self.unfinished = Some(gid);
+        loop {
+            let answer = client.query(&format!("{end} prepared '{gid}'"));
+            let error = answer.iter().find(|m| m.tag == b'E').and_then(|m| m.field('C'));
+            if client.is_closed() {
+                self.unfinished = Some(gid);
+                return;
+            }
+            match error.as_deref() {
+                // Nobody has this one, or not any more.
+                None | Some("42704") => return,
+                // It was cancelled, is still in the hands of whoever prepared it, or a block is in the way: left behind
+                // it would hold its locks for ever.
+                Some(_) => drop(client.query("rollback")),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
 
