@@ -5,7 +5,7 @@
 
 mod flight;
 
-use crate::assemble::{Assembled, Assembler, End, Step, Transaction};
+use crate::assemble::{Assembled, Assembler, End, Transaction};
 use crate::certify::{self, Certifier, Cycle, Node};
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
@@ -25,7 +25,7 @@ use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
 use crate::trace::lex::{self, Effect};
-use crate::trace::{CatalogRead, Nanos, Outcome, Record, Status, TableName};
+use crate::trace::{CatalogRead, Nanos, Observation, Outcome, Record, Status, TableName};
 use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
 use flight::Flight;
@@ -337,9 +337,31 @@ impl Auditor {
     fn sequence(&mut self, assembled: Vec<Assembled>) {
         for item in assembled {
             match item {
-                Assembled::Ended(txn) => self.sequencer.add(txn),
+                Assembled::Ended(txn) => {
+                    // Whatever it has committed everybody can see at once.
+                    if let Some(first) = by_parts(&txn).next() {
+                        let item = Item::Parts(txn.clone());
+                        self.sequencer.add_other(first.window.sent, item);
+                    }
+                    self.sequencer.add(txn);
+                }
                 Assembled::Gap(gap) => self.sequencer.add_other(gap.window.sent, Item::Gap(gap)),
             }
+        }
+    }
+
+    /// What a transaction may have committed on its way, though it was rolled back in the end, is not known until then.
+    fn distrust_parts(&mut self, txn: &Transaction) {
+        let tables = AssertUnwindSafe(|| self.explainer.tables_of(txn));
+        let is_followed = || catch_unwind(tables).is_ok_and(|tables| tables.is_some());
+        let calls = by_parts(txn).any(|seen| lex::calls_routine(&seen.text)) && !is_followed();
+        let is_concurrent = by_parts(txn).any(|seen| lex::is_concurrent(&seen.text));
+        let until = txn.end.window().done;
+        if calls || is_concurrent {
+            self.withheld.doubt(until, self.explainer.catalog());
+        }
+        if calls {
+            self.explainer.forget(until);
         }
     }
 
@@ -367,6 +389,7 @@ impl Auditor {
                     self.explainer.forget(gap.window.done);
                     self.explainer.blur_sessions(gap.session);
                 }
+                Item::Parts(txn) => self.distrust_parts(&txn),
                 Item::SessionEnd(session) => self.explainer.end_session(session),
                 Item::Bootstrap(bootstrap) => {
                     let named = bootstrap.settings.iter().find(|(name, _)| name == "database");
@@ -526,15 +549,8 @@ impl Auditor {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget(Nanos::MAX);
         }
-        let is_followed = || self.explainer.tables_of(txn).is_some();
-        if let Some(until) = may_change_unseen(txn, is_followed) {
+        if let Some(until) = may_change_unseen(txn) {
             self.withheld.doubt(until, self.explainer.catalog());
-            let is_call =
-                |step: &Step| step.seen.before == Status::Idle && lex::calls_routine(&step.seen.text);
-            if matches!(txn.end, End::Aborted(_)) && txn.steps.iter().any(is_call) {
-                // What a procedure committed on its way stays in the tables, though it failed.
-                self.explainer.forget(until);
-            }
         }
         if txn.vague {
             self.tally.count_unjudged(txn, "begun_unseen");
@@ -711,7 +727,14 @@ impl Auditor {
         if !beside && !doubted {
             return self.tell(first_sight, violation, found);
         }
-        self.stats.withheld += u64::from(doubted);
+        if doubted {
+            self.stats.withheld += 1;
+            tracing::info!(
+                rule = violation.rule,
+                "kept back, as the tables may have been changed unseen: {}",
+                violation.story
+            );
+        }
         let kept = Kept {
             first_sight: first_sight.to_owned(),
             violation: violation.clone(),
@@ -899,29 +922,31 @@ fn reads_one_key(accusation: &Accusation) -> bool {
     matches!(touches.as_slice(), [Touch::Key { .. }])
 }
 
+/// The statements of a transaction that was rolled back that may have committed something before they failed, or before a
+/// later one did.
+fn by_parts(txn: &Transaction) -> impl Iterator<Item = &Observation> {
+    let aborted = matches!(txn.end, End::Aborted(_));
+    let steps = txn.steps.iter().filter(move |_| aborted).map(|step| &*step.seen);
+    steps.filter(|seen| {
+        seen.before == Status::Idle && (lex::calls_routine(&seen.text) || lex::is_concurrent(&seen.text))
+    })
+}
+
 /// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
-/// `is_followed`: all that its routines do is modelled, and that they commit on their way is not.
-fn may_change_unseen(txn: &Transaction, is_followed: impl FnOnce() -> bool) -> Option<Nanos> {
-    let steps = txn.steps.iter().map(|step| &step.seen);
+fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
     match txn.end {
         End::Committed(window) => txn.vague.then_some(window.done),
         End::Unknown(window) => {
             let until = window.sent.saturating_add(LIMBO_NS);
             (txn.vague || says_more_than_data(txn)).then_some(until)
         }
-        // Some statements commit on their way, and what they did until they failed stays.
-        End::Aborted(window) => {
-            let alone = steps.filter(|seen| seen.before == Status::Idle);
-            let texts: Vec<&str> = alone.map(|seen| &*seen.text).collect();
-            let by_parts = texts.iter().any(|text| lex::is_concurrent(text))
-                || (texts.iter().any(|text| lex::calls_routine(text)) && !is_followed());
-            by_parts.then_some(window.done)
-        }
+        End::Aborted(_) => None,
     }
 }
 
 /// Whether something in it is neither a query nor plain DML nor transaction control.
 fn says_more_than_data(txn: &Transaction) -> bool {
     let is_more = |text: &str| matches!(lex::effect(text), Effect::Other | Effect::Several);
-    txn.steps.iter().any(|step| is_more(&step.seen.text))
+    let texts = txn.steps.iter().map(|step| &step.seen.text);
+    texts.flat_map(|text| lex::statements(text)).any(is_more)
 }

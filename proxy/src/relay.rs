@@ -35,6 +35,11 @@ const ROOM_BYTES_MIN: usize = 2 << 10;
 /// How long a client may take to read the last words of a server that has gone.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// How long, and for how many bytes, a server is heard that goes on with what a client has asked who is not there any
+/// more. Nobody wants a long answer: then the server is told, as it would be without a proxy.
+const HEARD: Duration = Duration::from_secs(60);
+const HEARD_BYTES_MAX: usize = 256 << 10;
+
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
 /// Tells all relays that the proxy wants to end.
@@ -187,6 +192,13 @@ pub async fn relay(
     if let Ended::ServerLost(Some(_)) = ended {
         last_words(&mut server, &mut client, &mut down, &mut session).await;
     }
+    if matches!(ended, Ended::ClientLost(_)) && session.lane.is_some() {
+        let heard = hear_out(&mut server, &up.pending, &mut session);
+        tokio::select! {
+            _ = tokio::time::timeout(HEARD, heard) => (),
+            () = drain.begun() => (),
+        }
+    }
     drop(session.lane.take());
     farewell(&mut client, &ended, &session, &down).await;
     match &ended {
@@ -205,6 +217,24 @@ pub async fn relay(
 async fn last_words(server: &mut Leg, client: &mut Leg, down: &mut Stream, session: &mut Session) {
     let rest = poll_fn(|cx| down.poll(cx, server, client, session).map(|_| ()));
     let _ = tokio::time::timeout(LINGER, rest).await;
+}
+
+/// The server goes on with what it was asked and commits it or not, whether or not somebody waits for the answer: it is
+/// recorded all the same.
+async fn hear_out(server: &mut Leg, unsent: &[u8], session: &mut Session) -> io::Result<()> {
+    server.write_all(unsent).await?;
+    server.shutdown().await?;
+    let mut heard_bytes = 0;
+    while heard_bytes < HEARD_BYTES_MAX {
+        let mut buffer = BytesMut::with_capacity(BUFFER_BYTES);
+        let read = server.read_buf(&mut buffer).await?;
+        if read == 0 {
+            break;
+        }
+        heard_bytes += read;
+        session.pass(Direction::ToClient, buffer.freeze());
+    }
+    Ok(())
 }
 
 /// Tells the client why, if the stream stands between two messages, and lets it read that.

@@ -61,7 +61,7 @@ pub fn statements(text: &str) -> Vec<&str> {
 /// What a statement may do to the transaction it runs in, judged by its first words only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// BEGIN, SHOW, SET: can commit nothing.
+    /// BEGIN, SAVEPOINT, SHOW, SET: can commit nothing.
     Harmless,
     /// COMMIT, ROLLBACK, PREPARE TRANSACTION …: ends a block.
     Ends,
@@ -82,7 +82,10 @@ pub fn effect(text: &str) -> Effect {
         return Effect::Several;
     }
     let is = |word: &str| text[first.place.clone()].eq_ignore_ascii_case(word);
-    if ["begin", "start", "show", "set"].iter().any(|w| is(w)) {
+    if ["begin", "start", "savepoint", "release", "show", "set"]
+        .iter()
+        .any(|w| is(w))
+    {
         Effect::Harmless
     } else if ["commit", "end", "rollback", "abort", "prepare"]
         .iter()

@@ -68,13 +68,13 @@ pub fn run_client(seed: u64, number: u64, port: u16, most: u64, go_on: impl Fn()
         traffic.transaction(&mut client);
         transactions += 1;
         if traffic.rng.u16(0..400) == 0 {
-            // Some leave in the middle of a block.
-            if traffic.rng.bool() {
+            // Some leave in the middle of a block; whoever has prepared something would wait for itself.
+            if traffic.rng.bool() && traffic.unfinished.is_none() {
                 client.query("begin; update acct set v = -1 where k = 1");
             }
             client = Link::open(port);
         }
-        if traffic.features.deaths && traffic.rng.u16(0..60) == 0 {
+        if traffic.features.deaths && traffic.unfinished.is_none() && traffic.rng.u16(0..60) == 0 {
             traffic.death(&mut client);
         }
         if client.is_closed() {
