@@ -459,6 +459,10 @@ fn run_step(
     if asked_for.wrote_nothing(&seen.outcome) {
         effects.clear();
     }
+    if succeeded && !expect.success && attempt.wrong_steps.last() == Some(&at) {
+        // It should have failed, and nobody knows what it has done instead.
+        effects = interpret::widened(planned, "should_have_failed", &attempt.session.context).effects;
+    }
     let lost = matches!(seen.outcome, Outcome::Lost);
     if lost {
         effects = of_the_lost(planned, &effects, &attempt.session);
