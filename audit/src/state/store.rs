@@ -89,7 +89,7 @@ pub struct Table {
     /// Keys of which nothing is known: an answer about them was wrong, or who wrote there last is open.
     doubtful: Arc<Doubts>,
     /// Partial tables: keys of which every row is known, and since when.
-    known: Arc<FxHashMap<(Box<[usize]>, Vec<Key>), Nanos>>,
+    known: Arc<doubts::Known>,
 }
 
 impl Table {

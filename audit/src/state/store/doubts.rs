@@ -33,6 +33,9 @@ impl Doubt {
 /// Keys that are in doubt, by the columns that they are keys in.
 pub(super) type Doubts = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Doubt>>;
 
+/// Keys of a partial table that are known, by the columns that they are keys in, and since when.
+pub(super) type Known = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Nanos>>;
+
 /// Keys under which something had to be guessed, by the columns that they are keys in, and until when.
 pub(super) type Guesses = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Nanos>>;
 
@@ -51,23 +54,31 @@ impl Table {
             Some(_) => self.heal(columns, &key, since),
             None => {}
         }
-        if self.knowledge == Knowledge::Complete {
+        // A row whose key is in doubt may have anything in its other columns.
+        let elsewhere = |(of, keys): (&Box<[usize]>, &FxHashMap<Vec<Key>, Doubt>)| {
+            **of != *columns && keys.values().any(|doubt| from <= doubt.until)
+        };
+        if self.knowledge == Knowledge::Complete || self.doubtful.iter().any(elsewhere) {
             return;
         }
-        if self.known.len() >= KNOWN_MAX {
+        if self.known.values().map(FxHashMap::len).sum::<usize>() >= KNOWN_MAX {
             self.known = Arc::default();
             // What went since an older snapshot is forgotten with it.
             self.unsettle(since);
         }
-        let place = (columns.into(), key);
-        if !self.known.contains_key(&place) {
-            Arc::make_mut(&mut self.known).insert(place, since);
+        if self
+            .known
+            .get(columns)
+            .is_none_or(|keys| !keys.contains_key(&key))
+        {
+            let known = Arc::make_mut(&mut self.known);
+            known.entry(columns.into()).or_default().insert(key, since);
         }
     }
 
     /// There is no row with this key from `at` on; what snapshots from before that show is no news.
     pub fn left(&mut self, columns: &[usize], key: &[Value], at: Nanos) {
-        self.distrust(columns, key, at);
+        self.distrust_key(columns, key, at);
         self.know(columns, key, Nanos::MAX, at);
     }
 
@@ -87,15 +98,30 @@ impl Table {
 
     /// Nobody knows which rows have this key; what snapshots from before `until` show does not tell either.
     pub fn distrust(&mut self, columns: &[usize], key: &[Value], until: Nanos) {
+        // They may have anything in their other columns.
+        if self.known.keys().any(|of| **of != *columns) {
+            Arc::make_mut(&mut self.known).retain(|of, _| **of == *columns);
+        }
+        self.distrust_key(columns, key, until);
+    }
+
+    fn distrust_key(&mut self, columns: &[usize], key: &[Value], until: Nanos) {
         // Whoever wrote it before may have become visible only later.
         let until = until.max(self.busy_until);
-        let place = (Box::<[usize]>::from(columns), as_key(key));
-        if self.known.contains_key(&place) {
-            Arc::make_mut(&mut self.known).remove(&place);
+        let key = as_key(key);
+        if self
+            .known
+            .get(columns)
+            .is_some_and(|keys| keys.contains_key(&key))
+        {
+            let known = Arc::make_mut(&mut self.known).get_mut(columns);
+            known.and_then(|keys| keys.remove(&key));
         }
         self.disturb(until);
-        let keys = Arc::make_mut(&mut self.doubtful).entry(place.0).or_default();
-        let doubt = keys.entry(place.1).or_insert(Doubt { until, healed: 0 });
+        let keys = Arc::make_mut(&mut self.doubtful)
+            .entry(columns.into())
+            .or_default();
+        let doubt = keys.entry(key).or_insert(Doubt { until, healed: 0 });
         doubt.until = doubt.until.max(until);
         doubt.healed = Nanos::MAX;
         if keys.len() > DOUBTS_MAX {
@@ -127,13 +153,16 @@ impl Table {
             }
         }
         if !Arc::ptr_eq(&self.known, &other.known) && !self.known.is_empty() {
-            Arc::make_mut(&mut self.known).retain(|place, since| match other.known.get(place) {
-                Some(theirs) => {
-                    *since = (*since).max(*theirs);
-                    true
-                }
-                None => false,
-            });
+            for (columns, keys) in Arc::make_mut(&mut self.known) {
+                let theirs = other.known.get(columns);
+                keys.retain(|key, since| match theirs.and_then(|theirs| theirs.get(key)) {
+                    Some(theirs) => {
+                        *since = (*since).max(*theirs);
+                        true
+                    }
+                    None => false,
+                });
+            }
         }
         self.unstable_until = self.unstable_until.max(other.unstable_until);
         self.disturbed_until = self.disturbed_until.max(other.disturbed_until);
@@ -170,8 +199,7 @@ impl Table {
 
     /// Since when this key is known, in a table that is not known as a whole.
     pub fn known_since(&self, columns: &[usize], key: &[Value]) -> Option<Nanos> {
-        let place = (Box::<[usize]>::from(columns), as_key(key));
-        self.known.get(&place).copied()
+        self.known.get(columns)?.get(&as_key(key)).copied()
     }
 
     /// Every row of it went: nothing is in doubt for snapshots from after `at`.
@@ -341,7 +369,7 @@ impl Table {
                 false => keys.values().any(|d| d.is_open(at)),
             });
         }
-        let since = self.known.get(&(columns.into(), key));
+        let since = self.known.get(columns).and_then(|keys| keys.get(&key));
         since.is_some_and(|since| *since < at)
     }
 }
@@ -356,6 +384,22 @@ mod tests {
 
     fn key(number: i32) -> [Value; 1] {
         [Value::Int4(number)]
+    }
+
+    #[test]
+    fn a_row_of_a_doubtful_key_may_have_anything_in_its_other_columns() {
+        let mut table = Table::new(Knowledge::Partial);
+        table.know(&[0], &key(7), 10, 20);
+        table.know(&[2], &key(1), 10, 20);
+        assert!(table.knows(&[2], &key(1), 30));
+        table.distrust(&[0], &key(6), 50);
+        assert!(!table.knows(&[2], &key(1), 90) && table.knows(&[0], &key(7), 90));
+        table.know(&[2], &key(1), 50, 60);
+        assert!(!table.knows(&[2], &key(1), 90), "that snapshot was too early");
+        table.know(&[2], &key(1), 60, 70);
+        assert!(table.knows(&[2], &key(1), 90));
+        table.left(&[0], &key(7), 95);
+        assert!(table.knows(&[2], &key(1), 96), "nothing came");
     }
 
     #[test]
