@@ -459,10 +459,6 @@ fn run_step(
     if asked_for.wrote_nothing(&seen.outcome) {
         effects.clear();
     }
-    if succeeded && !expect.success && attempt.wrong_steps.last() == Some(&at) {
-        // It should have failed, and nobody knows what it has done instead.
-        effects = interpret::widened(planned, "should_have_failed", &attempt.session.context).effects;
-    }
     let lost = matches!(seen.outcome, Outcome::Lost);
     if lost {
         effects = of_the_lost(planned, &effects, &attempt.session);
@@ -479,6 +475,10 @@ fn run_step(
                 .extend(planned.touches.written.iter().copied());
             attempt.may_have_moved.extend(&planned.touches.moved);
             attempt.astray.extend(&planned.touches.astray);
+            if !expect.success {
+                // It should have failed: nobody knows what it has done instead.
+                attempt.astray.extend(&planned.touches.written);
+            }
             attempt.calls |= planned.only_calls();
         }
         let is_anything = |effect: &Effect| matches!(effect, Effect::HavocEverything { .. });

@@ -13,6 +13,23 @@ use std::sync::Arc;
 /// CURSOR_OPT_HOLD of parsenodes.h.
 const CURSOR_HOLD: i32 = 0x0020;
 
+/// Whether the server takes a snapshot for it, although it is no query: as PlannedStmtRequiresSnapshot in pquery.c.
+fn takes_snapshot(node: &NodeEnum) -> bool {
+    !matches!(
+        node,
+        NodeEnum::TransactionStmt(_)
+            | NodeEnum::LockStmt(_)
+            | NodeEnum::VariableSetStmt(_)
+            | NodeEnum::VariableShowStmt(_)
+            | NodeEnum::ConstraintsSetStmt(_)
+            | NodeEnum::FetchStmt(_)
+            | NodeEnum::ListenStmt(_)
+            | NodeEnum::NotifyStmt(_)
+            | NodeEnum::UnlistenStmt(_)
+            | NodeEnum::CheckPointStmt(_)
+    )
+}
+
 impl Analyzer<'_> {
     pub(super) fn utility(&mut self, node: NodeEnum) -> Result<Kind> {
         // Utility statements look at their constants.
@@ -22,6 +39,7 @@ impl Analyzer<'_> {
         ) {
             self.pin_all();
         }
+        self.reads_snapshot = takes_snapshot(&node);
         match &node {
             NodeEnum::TransactionStmt(statement) => self.transaction(statement),
             NodeEnum::VariableSetStmt(statement) => self.variable_set(statement),
@@ -62,7 +80,6 @@ impl Analyzer<'_> {
                     arguments.push((typed.expr, typed.oid));
                 }
                 self.levels.pop();
-                self.reads_snapshot = true;
                 self.may_write = true;
                 Ok(Kind::Execute {
                     name: statement.name.clone(),
@@ -77,7 +94,6 @@ impl Analyzer<'_> {
             }
             NodeEnum::DeclareCursorStmt(statement) => {
                 self.tag = "DECLARE CURSOR";
-                self.reads_snapshot = true;
                 if let Some(query) = statement.query.as_ref().and_then(|query| query.node.as_ref()) {
                     self.raw_touches(query, false);
                 }
@@ -177,7 +193,6 @@ impl Analyzer<'_> {
             }
             NodeEnum::CallStmt(statement) => {
                 self.tag = "CALL";
-                self.reads_snapshot = true;
                 self.may_write = true;
                 match &statement.funccall {
                     Some(call) => {
@@ -189,7 +204,6 @@ impl Analyzer<'_> {
             }
             NodeEnum::DoStmt(statement) => {
                 self.tag = "DO";
-                self.reads_snapshot = true;
                 self.may_write = true;
                 let statement = statement.clone();
                 self.do_block(&statement)
@@ -200,7 +214,6 @@ impl Analyzer<'_> {
                     .iter()
                     .any(|node| option_name(node).is_some_and(|(name, _)| name == "analyze"));
                 self.tag = "EXPLAIN";
-                self.reads_snapshot = true;
                 if analyze {
                     self.raw_touches(&node, false);
                     return unmodelled("explain_analyze");
@@ -241,7 +254,6 @@ impl Analyzer<'_> {
                 self.touches.writes_everything = false;
                 self.touches.draws_everything |= may_draw(&node);
                 self.may_write = true;
-                self.reads_snapshot = true;
                 let ddl = Ddl {
                     statement: node.clone(),
                     search_path: self.settings.search_path.clone(),
@@ -454,7 +466,6 @@ impl Analyzer<'_> {
     fn copy(&mut self, statement: &pg::CopyStmt, node: &NodeEnum) -> Result<Kind> {
         self.tag = "COPY";
         self.pin_all();
-        self.reads_snapshot = true;
         let format = copy_format(&statement.options, statement);
         if statement.is_from {
             self.may_write = true;
