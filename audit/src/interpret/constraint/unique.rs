@@ -64,8 +64,9 @@ impl Batch<'_, '_> {
                 if change.table.storage == table.storage {
                     if let Some(after) = &change.after {
                         match equal_on(after, &check.columns, &values) {
-                            Some(true) => return Ok(Conflicts::Own(place)),
-                            None => maybe = true,
+                            Some(true) if change.certain => return Ok(Conflicts::Own(place)),
+                            // It may have been left alone.
+                            Some(true) | None => maybe = true,
                             Some(false) => {}
                         }
                     }
