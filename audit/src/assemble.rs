@@ -242,6 +242,11 @@ impl Assembler {
             && others.all(|(_, other)| other.facts.at > done)
     }
 
+    /// Whether somebody is connected.
+    pub fn has_sessions(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
     pub fn open_len(&self) -> usize {
         self.sessions.values().filter(|s| s.open.is_some()).count()
     }

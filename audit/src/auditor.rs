@@ -25,7 +25,9 @@ use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
 use crate::trace::lex::{self, Effect};
-use crate::trace::{CatalogRead, Nanos, Observation, Outcome, Record, Status, TableName};
+use crate::trace::{
+    CatalogRead, Gap, NOBODY, Nanos, Observation, Outcome, Record, Status, TableName, Window,
+};
 use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
 use flight::Flight;
@@ -139,6 +141,8 @@ pub struct Auditor {
     looked: FxHashMap<String, u64>,
     /// What was found by a catalog that may have gone stale.
     withheld: Withheld,
+    /// It was noted that the recording ends in the midst of something.
+    is_cut_off: bool,
     summary: Summary,
     stats: Stats,
     since_collect: u64,
@@ -198,6 +202,7 @@ impl Auditor {
             told: FxHashMap::default(),
             looked: FxHashMap::default(),
             withheld: Withheld::default(),
+            is_cut_off: false,
             summary: Summary::default(),
             stats: Stats::default(),
             since_collect: 0,
@@ -278,6 +283,7 @@ impl Auditor {
     pub fn finish(&mut self) -> Vec<Violation> {
         let mut found = Vec::new();
         loop {
+            self.end_in_midst();
             let mut assembled = Vec::new();
             self.assembler.finish(&mut assembled);
             self.sequence(assembled);
@@ -295,6 +301,22 @@ impl Auditor {
             // If something has to be judged again, it is not finished.
             self.take_over(&mut found);
         }
+    }
+
+    /// A recording that ends while sessions are there lacks what was under way and had no answer yet, though others may
+    /// have seen it already: from the last mark on nothing can be relied on.
+    fn end_in_midst(&mut self) {
+        let marked = self.sequencer.marked();
+        if marked == 0 || self.is_cut_off || !self.assembler.has_sessions() {
+            return;
+        }
+        self.is_cut_off = true;
+        let gap = Gap {
+            session: Some(NOBODY),
+            window: Window::new(marked, Nanos::MAX),
+            reason: "the recording ends while sessions are under way".to_owned(),
+        };
+        self.sequencer.add_other(marked, Item::Gap(gap));
     }
 
     pub fn summary(&self) -> Summary {

@@ -1,5 +1,6 @@
 //! An hour of traffic needs no more memory than a minute of it: what is remembered does not grow with what was judged.
 
+use pgassay_audit::trace::{Nanos, Record, SessionId};
 use pgassay_audit::{Auditor, Settings, Stats, script};
 use pgassay_rules::Level;
 
@@ -107,4 +108,53 @@ fn a_statement_that_takes_long_keeps_what_it_saw() {
          t2: insert into bag values (2)\n",
         "t1: ... => (1)\n",
     );
+}
+
+/// Whoever looks at a recording that is still being made, or that was broken off, lacks what had no answer yet.
+#[test]
+fn a_recording_that_ends_in_midst_accuses_nobody_of_what_it_lacks() {
+    let story = "init: create table account (id int primary key, balance int)\n\
+                 init: insert into account values (1, 0)\n\
+                 t1: update account set balance = 1 where id = 1 ...\n\
+                 t2: select balance from account where id = 1 => (1)\n\
+                 t1: ... => UPDATE 1\n";
+    let records = script::parse(story, Level::ReadCommitted).expect("a story");
+    let is_update = |record: &Record| matches!(record, Record::Statement(s) if s.text.starts_with("update"));
+    let under_way = records.iter().find_map(|record| match record {
+        Record::Statement(s) if is_update(record) => Some(s.window.sent),
+        _ => None,
+    });
+    let is_mark = |record: &Record| matches!(record, Record::Mark { .. });
+    let mut cut: Vec<Record> = records
+        .into_iter()
+        .filter(|r| !is_update(r) && !is_mark(r))
+        .collect();
+    cut.push(Record::Mark {
+        at: under_way.expect("an update") - 1,
+    });
+    let found = |records: &[Record]| {
+        let mut auditor = Auditor::new(Settings::default());
+        records
+            .iter()
+            .for_each(|record| drop(auditor.take(record.clone())));
+        auditor.finish();
+        let summary = auditor.summary();
+        (summary.violations.len(), summary.gaps)
+    };
+    assert_eq!(found(&cut), (0, 1));
+    // Nobody is there any more: then it is whole, and wrong.
+    let sessions: Vec<SessionId> = cut
+        .iter()
+        .filter_map(|record| match record {
+            Record::SessionStart(facts) => Some(facts.session),
+            _ => None,
+        })
+        .collect();
+    for session in sessions {
+        cut.push(Record::SessionEnd {
+            session,
+            at: Nanos::MAX - 1,
+        });
+    }
+    assert_eq!(found(&cut), (1, 0));
 }
