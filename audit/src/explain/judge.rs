@@ -13,6 +13,7 @@ use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw};
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::Difference;
+use crate::state::TableId;
 use std::sync::Arc;
 
 impl Explainer {
@@ -78,8 +79,47 @@ impl Explainer {
             (false, fate) => self.refute(&task, refuted, Some(fate), &mut kept, ahead),
         };
         self.worlds = kept;
+        match &fate {
+            Fate::Explained(done, _) => self.truncated(txn, &done.attempt, ahead),
+            Fate::Unknown(attempt, _) => self.truncated(txn, attempt, ahead),
+            _ => {}
+        }
         self.after(&task, &fate);
         fate
+    }
+
+    /// TRUNCATE waits for whoever writes the table, and whoever writes it waits for TRUNCATE: which of those who were there
+    /// at the same time came first is not tried, so nothing is known of the table until it was seen again.
+    fn truncated(&mut self, txn: &Transaction, attempt: &Attempt, ahead: &Ahead<'_>) {
+        let tables = attempt.overlay.tables.iter();
+        let emptied: Vec<TableId> = tables
+            .filter(|(_, own)| own.truncated)
+            .map(|(id, _)| *id)
+            .collect();
+        if emptied.is_empty() || matches!(txn.end, End::Aborted(_)) {
+            return;
+        }
+        let (sent, done) = (txn.sent(), txn.end.window().done);
+        let upcoming = ahead.sequencer.upcoming().filter(|other| other.sent() <= done);
+        let others = self.worlds[0].order.iter().map(|(_, commit)| commit);
+        let ended = others.filter(|commit| commit.txn.id != txn.id && commit.observed.done >= sent);
+        let beside: Vec<Option<Vec<TableId>>> = upcoming
+            .chain(ended.map(|commit| &commit.txn))
+            .filter(|other| !matches!(other.end, End::Aborted(_)))
+            .map(|other| self.tables_of(other))
+            .collect();
+        let is_open = !ahead.assembler.open_before(done).is_empty();
+        for table in emptied {
+            let is_about = |tables: &Option<Vec<TableId>>| match tables {
+                Some(tables) => tables.iter().any(|named| self.catalog.storage(*named) == table),
+                None => true,
+            };
+            if is_open || beside.iter().any(is_about) {
+                for world in &mut self.worlds {
+                    world.store.lose_to_unseen(table, done);
+                }
+            }
+        }
     }
 
     /// What follows for the worlds in which nothing explains a transaction, when its turn comes.
