@@ -269,8 +269,7 @@ impl Assembler {
         let id = seen.session;
         let last = self.sessions.get(&id).and_then(|s| s.seq);
         if last.is_some_and(|last| seen.seq > last + 1) {
-            // Something in between was not seen: how what was open ended is not known.
-            self.lose(id, seen.window.sent, out);
+            self.lose_track(id, seen.window.sent, out);
         }
         let session = self.sessions.entry(id).or_insert_with(|| Session {
             facts: Arc::new(unseen_session(&seen)),
@@ -431,13 +430,28 @@ impl Assembler {
 
     /// Part of the session was not seen.
     fn blur(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
-        self.lose(id, at, out);
+        self.lose_track(id, at, out);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.vague = true;
         }
     }
 
-    /// The session ended, or part of it was not seen.
+    /// Something of the session was not seen: how what was open ended, at the latest at `at`, is not known.
+    fn lose_track(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let last = session.open.as_ref().and_then(|open| open.steps.last());
+        let from = last.map_or(at, |step| step.seen.window.sent.min(at));
+        close(
+            session,
+            End::Unknown(Window::new(from, at)),
+            self.server_default,
+            out,
+        );
+    }
+
+    /// The session ended.
     fn lose(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -622,6 +636,28 @@ mod tests {
             session,
             ..unseen_session(&seen)
         })
+    }
+
+    #[test]
+    fn a_block_whose_end_was_not_seen_may_have_been_committed() {
+        let mut assembler = Assembler::default();
+        let mut out = Vec::new();
+        assembler.take(session(1, 0), &mut out);
+        let say = |assembler: &mut Assembler, text: &str, seq: u64, group: u64, out: &mut Vec<Assembled>| {
+            let at = 10 * seq + 10;
+            let Record::Statement(mut seen) = statement(text, at, at + 5) else {
+                unreachable!()
+            };
+            (seen.seq, seen.group) = (seq, group);
+            assembler.take(Record::Statement(seen), out);
+        };
+        say(&mut assembler, "begin", 0, 1, &mut out);
+        say(&mut assembler, "update t set a = 1", 1, 2, &mut out);
+        say(&mut assembler, "select 1", 3, 4, &mut out);
+        assert!(matches!(&out[..], [Assembled::Ended(txn)] if matches!(txn.end, End::Unknown(_))));
+        out.clear();
+        say(&mut assembler, "select 2", 4, 5, &mut out);
+        assert!(matches!(&out[..], [Assembled::Ended(txn)] if matches!(txn.end, End::Committed(_))));
     }
 
     #[test]

@@ -141,8 +141,6 @@ pub struct Auditor {
     looked: FxHashMap<String, u64>,
     /// What was found by a catalog that may have gone stale.
     withheld: Withheld,
-    /// It was noted that the recording ends in the midst of something.
-    is_cut_off: bool,
     summary: Summary,
     stats: Stats,
     since_collect: u64,
@@ -202,7 +200,6 @@ impl Auditor {
             told: FxHashMap::default(),
             looked: FxHashMap::default(),
             withheld: Withheld::default(),
-            is_cut_off: false,
             summary: Summary::default(),
             stats: Stats::default(),
             since_collect: 0,
@@ -283,7 +280,6 @@ impl Auditor {
     pub fn finish(&mut self) -> Vec<Violation> {
         let mut found = Vec::new();
         loop {
-            self.end_in_midst();
             let mut assembled = Vec::new();
             self.assembler.finish(&mut assembled);
             self.sequence(assembled);
@@ -304,19 +300,21 @@ impl Auditor {
     }
 
     /// A recording that ends while sessions are there lacks what was under way and had no answer yet, though others may
-    /// have seen it already: from the last mark on nothing can be relied on.
-    fn end_in_midst(&mut self) {
+    /// have seen it already: a gap from the last mark on, to be taken before the end, if anything depends on it.
+    pub fn broken_off(&self) -> Option<Record> {
         let marked = self.sequencer.marked();
-        if marked == 0 || self.is_cut_off || !self.assembler.has_sessions() {
-            return;
+        let is_over = self.sequencer.is_empty() && self.assembler.open_len() == 0;
+        if marked == 0
+            || !self.assembler.has_sessions()
+            || (is_over && self.explainer.oldest_waiting().is_none())
+        {
+            return None;
         }
-        self.is_cut_off = true;
-        let gap = Gap {
+        Some(Record::Gap(Gap {
             session: Some(NOBODY),
             window: Window::new(marked, Nanos::MAX),
             reason: "the recording ends while sessions are under way".to_owned(),
-        };
-        self.sequencer.add_other(marked, Item::Gap(gap));
+        }))
     }
 
     pub fn summary(&self) -> Summary {

@@ -137,6 +137,9 @@ fn a_recording_that_ends_in_midst_accuses_nobody_of_what_it_lacks() {
         records
             .iter()
             .for_each(|record| drop(auditor.take(record.clone())));
+        if let Some(gap) = auditor.broken_off() {
+            auditor.take(gap);
+        }
         auditor.finish();
         let summary = auditor.summary();
         (summary.violations.len(), summary.gaps)

@@ -21,7 +21,8 @@ use pgassay_audit::trace::{Gap, NOBODY, Nanos, Outcome, Record, SessionId, Table
 use pgassay_audit::verdict::{Summary, Violation};
 use pgassay_audit::withhold::Wanted;
 use pgassay_audit::{Auditor, Stats};
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,6 +36,8 @@ pub trait Judge {
     fn take(&mut self, record: Record) -> Vec<Violation>;
     /// What is proved by now, while no records come.
     fn rest(&mut self) -> Vec<Violation>;
+    /// What must be taken before the end if the recording ends in midst.
+    fn broken_off(&self) -> Option<Record>;
     fn finish(&mut self) -> Vec<Violation>;
     fn summary(&self) -> Summary;
     fn stats(&self) -> Stats;
@@ -53,6 +56,10 @@ impl Judge for Auditor {
 
     fn rest(&mut self) -> Vec<Violation> {
         Auditor::rest(self)
+    }
+
+    fn broken_off(&self) -> Option<Record> {
+        Auditor::broken_off(self)
     }
 
     fn finish(&mut self) -> Vec<Violation> {
@@ -116,6 +123,12 @@ impl<A: Judge, M: Fn() -> A> Guarded<A, M> {
         self.survive(Judge::rest)
     }
 
+    /// No more records will come of sessions that may still be there.
+    pub fn break_off(&mut self) -> Vec<Violation> {
+        let gap = self.auditor.broken_off();
+        gap.map_or_else(Vec::new, |gap| self.take(gap))
+    }
+
     pub fn finish(&mut self) -> Vec<Violation> {
         self.survive(Judge::finish)
     }
@@ -161,6 +174,8 @@ pub struct Feed {
     deferred: Vec<Record>,
     /// Sessions that may have set something meanwhile.
     unsettled: BTreeSet<SessionId>,
+    /// The request group of which each session's last statement was dropped: the rest of it cannot be understood alone.
+    cut: BTreeMap<SessionId, u64>,
     live: Arc<Live>,
 }
 
@@ -191,6 +206,7 @@ impl Feed {
             shed_from: None,
             deferred: Vec::new(),
             unsettled: BTreeSet::new(),
+            cut: BTreeMap::new(),
             live,
         };
         (
@@ -211,6 +227,7 @@ impl Feed {
         if full {
             self.shed(records);
         } else {
+            self.drop_rests(&mut records);
             if let Some(from) = self.shed_from.take() {
                 let window = Window::new(from, clock::now());
                 let unsettled = std::mem::take(&mut self.unsettled);
@@ -240,6 +257,37 @@ impl Feed {
             .store(self.waiting.load(Relaxed), Relaxed);
     }
 
+    /// The statements of one request group are one transaction, or part of one: where some of them were dropped the others
+    /// are dropped, too, each with a gap in its place.
+    fn drop_rests(&mut self, records: &mut [Record]) {
+        if self.cut.is_empty() {
+            return;
+        }
+        for record in records {
+            let session = match &*record {
+                Record::Statement(statement) => statement.session,
+                Record::SessionEnd { session, .. } => *session,
+                _ => continue,
+            };
+            let Entry::Occupied(cut) = self.cut.entry(session) else {
+                continue;
+            };
+            match record {
+                Record::Statement(statement) if statement.group == *cut.get() => {
+                    let window = Window::new(statement.window.sent, statement.ready.done);
+                    let of = if may_set(&statement.text) { session } else { NOBODY };
+                    self.live.shed_records.fetch_add(1, Relaxed);
+                    *record = Record::Gap(Gap {
+                        session: Some(of),
+                        window,
+                        reason: "the audit was behind".to_owned(),
+                    });
+                }
+                _ => drop(cut.remove()),
+            }
+        }
+    }
+
     /// Drops statements and marks; keeps what later records cannot be understood without.
     fn shed(&mut self, records: Vec<Record>) {
         for record in records {
@@ -250,6 +298,7 @@ impl Feed {
                     if may_set(&statement.text) {
                         self.unsettled.insert(statement.session);
                     }
+                    self.cut.insert(statement.session, statement.group);
                     self.live.shed_records.fetch_add(1, Relaxed);
                 }
                 Record::Mark { at } => {
@@ -343,6 +392,7 @@ pub fn judge<A: Judge>(queue: Queue, make: impl Fn() -> A, live: &Live) {
             publish(live, &auditor);
         }
     }
+    tell(&auditor.break_off());
     tell(&auditor.finish());
     note_crashes(live, &mut auditor);
     publish(live, &auditor);
@@ -434,7 +484,7 @@ mod tests {
             outcome: Outcome::Skipped,
             before: Status::Idle,
             after: Status::Idle,
-            group: 0,
+            group: sent / 10,
             ready: Window::new(sent, sent + 1),
         }))
     }
@@ -460,6 +510,10 @@ mod tests {
 
         fn rest(&mut self) -> Vec<Violation> {
             Vec::new()
+        }
+
+        fn broken_off(&self) -> Option<Record> {
+            None
         }
 
         fn finish(&mut self) -> Vec<Violation> {
@@ -526,7 +580,8 @@ mod tests {
         // The audit catches up.
         let first = queue.batches.try_recv().unwrap();
         queue.waiting.fetch_sub(first.records.len() as u64, Relaxed);
-        feed.send(vec![statement("e", 40)]);
+        // The rest of the group that was dropped last, and the next one.
+        feed.send(vec![statement("rest of c", 18), statement("e", 40)]);
         let second = queue.batches.try_recv().unwrap().records;
         let Record::Gap(gap) = &second[0] else {
             panic!("{second:?}")
@@ -537,6 +592,7 @@ mod tests {
         };
         assert_eq!((gap.session, gap.window.sent), (Some(SessionId(1)), 19));
         assert_eq!(second[2], end);
-        assert!(matches!(&second[3], Record::Statement(statement) if &*statement.text == "e"));
+        assert!(matches!(&second[3], Record::Gap(gap) if gap.window == Window::new(18, 19)));
+        assert!(matches!(&second[4], Record::Statement(statement) if &*statement.text == "e"));
     }
 }

@@ -474,6 +474,48 @@ fn clients_that_vanish_leave_nothing_behind() {
 }
 
 #[test]
+fn what_a_client_asked_before_it_vanished_is_recorded_with_its_answer() {
+    let cluster = Cluster::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        config.journal.dir = Some(dir.path().to_owned());
+    });
+    let mut holder = Client::log_in(proxy.port());
+    holder.query("create table r(a int); insert into r values (1)");
+    holder.query("begin; update r set a = 2");
+    let mut client = Client::log_in(proxy.port());
+    let ask = |sql: &str| message(b'Q', &text(sql));
+    client.send(&[ask("select repeat('x', 1000)"), ask("update r set a = a + 10")].concat());
+    let mut watcher = Client::log_in(cluster.port());
+    let waits =
+        "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like 'update r set a = a%'";
+    wait::until("it waits for the lock", || tags(&watcher.query(waits)) == "TDCZ");
+    // With an answer unread the socket is reset: nobody will ever read the next one.
+    drop(client);
+    std::thread::sleep(Duration::from_millis(50));
+    holder.query("commit");
+    wait::until("it was done", || {
+        tags(&watcher.query("select 1 from r where a = 12")) == "TDCZ"
+    });
+    drop(holder);
+    wait::until("all connections are gone", || {
+        proxy.live().connections_open.load(Relaxed) == 0
+    });
+    proxy.stop();
+    let records: Vec<Record> = Reader::open(dir.path(), None)
+        .unwrap()
+        .map(|record| record.unwrap())
+        .collect();
+    let (_, outcome) = statements(&records)
+        .find(|(text, _)| text.starts_with("update r set a = a"))
+        .expect("it was recorded");
+    assert!(
+        matches!(outcome, Outcome::Answer(answer) if answer.tag.as_deref() == Some("UPDATE 1")),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn what_passed_is_recorded_with_its_windows() {
     let cluster = Cluster::start().unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -377,7 +377,6 @@ impl Auditor {
             told: self.told.clone(),
             looked: self.looked.clone(),
             withheld: self.withheld.clone(),
-            is_cut_off: self.is_cut_off,
             summary: self.summary.clone(),
             stats: self.stats,
             since_collect: self.since_collect,

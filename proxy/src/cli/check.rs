@@ -106,6 +106,7 @@ pub fn audit(path: &Path, key: Option<&Key>, settings: &Settings) -> Result<Summ
         let Some(reader) = records.into_reader() else {
             return Err(Usage(format!("{}: reading crashed", path.display())));
         };
+        auditor.break_off();
         for note in reader.notes() {
             tracing::warn!("{note}");
         }

@@ -55,10 +55,10 @@ impl Table {
             None => {}
         }
         // A row whose key is in doubt may have anything in its other columns.
-        let elsewhere = |(of, keys): (&Box<[usize]>, &FxHashMap<Vec<Key>, Doubt>)| {
-            **of != *columns && keys.values().any(|doubt| from <= doubt.until)
-        };
-        if self.knowledge == Knowledge::Complete || self.doubtful.iter().any(elsewhere) {
+        let mut elsewhere = self.doubtful.iter().filter(|(of, _)| ***of != *columns);
+        if self.knowledge == Knowledge::Complete
+            || elsewhere.any(|(_, keys)| keys.values().any(|doubt| from <= doubt.until))
+        {
             return;
         }
         if self.known.values().map(FxHashMap::len).sum::<usize>() >= KNOWN_MAX {
