@@ -8,8 +8,10 @@ use pgassay_tests::raw::*;
 use pgassay_tests::wait;
 use std::io::Write;
 use std::net::Shutdown;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Parse, Bind, Execute with a row limit; the caller adds Sync or Flush.
 fn execute(sql: &str, limit: u32) -> Vec<u8> {
@@ -183,10 +185,7 @@ fn a_row_of_a_hundred_megabytes_passes_and_is_recorded_as_cut() {
     assert_eq!(tags(&client.query("select 1")), "TDCZ");
     drop(client);
     proxy.stop();
-    let records: Vec<Record> = Reader::open(dir.path(), None)
-        .unwrap()
-        .map(|record| record.unwrap())
-        .collect();
+    let records = recorded(dir.path());
     let big = statements(&records)
         .find(|(text, _)| text.contains("repeat"))
         .unwrap();
@@ -200,6 +199,20 @@ fn a_row_of_a_hundred_megabytes_passes_and_is_recorded_as_cut() {
             .flatten()
             .all(|file| file.metadata().unwrap().len() < 50 << 20)
     );
+}
+
+/// A proxy that keeps a journal.
+fn recording(cluster: &Cluster) -> (Proxy, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        config.journal.dir = Some(dir.path().to_owned());
+    });
+    (proxy, dir)
+}
+
+fn recorded(dir: &Path) -> Vec<Record> {
+    let reader = Reader::open(dir, None).unwrap();
+    reader.map(|record| record.unwrap()).collect()
 }
 
 fn statements(records: &[Record]) -> impl Iterator<Item = (&str, &Outcome)> {
@@ -476,10 +489,7 @@ fn clients_that_vanish_leave_nothing_behind() {
 #[test]
 fn what_a_client_asked_before_it_vanished_is_recorded_with_its_answer() {
     let cluster = Cluster::start().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| {
-        config.journal.dir = Some(dir.path().to_owned());
-    });
+    let (proxy, dir) = recording(&cluster);
     let mut holder = Client::log_in(proxy.port());
     holder.query("create table r(a int); insert into r values (1)");
     holder.query("begin; update r set a = 2");
@@ -502,10 +512,7 @@ fn what_a_client_asked_before_it_vanished_is_recorded_with_its_answer() {
         proxy.live().connections_open.load(Relaxed) == 0
     });
     proxy.stop();
-    let records: Vec<Record> = Reader::open(dir.path(), None)
-        .unwrap()
-        .map(|record| record.unwrap())
-        .collect();
+    let records = recorded(dir.path());
     let (_, outcome) = statements(&records)
         .find(|(text, _)| text.starts_with("update r set a = a"))
         .expect("it was recorded");
@@ -518,10 +525,7 @@ fn what_a_client_asked_before_it_vanished_is_recorded_with_its_answer() {
 #[test]
 fn what_passed_is_recorded_with_its_windows() {
     let cluster = Cluster::start().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| {
-        config.journal.dir = Some(dir.path().to_owned());
-    });
+    let (proxy, dir) = recording(&cluster);
     let mut client = Client::log_in(proxy.port());
     client.query("create table r(a int)");
     client.query("insert into r values (7)");
@@ -537,10 +541,7 @@ fn what_passed_is_recorded_with_its_windows() {
     assert!(live.journal_bytes.load(Relaxed) > 0);
     assert_eq!(live.summary().statements, 4);
 
-    let records: Vec<Record> = Reader::open(dir.path(), None)
-        .unwrap()
-        .map(|record| record.unwrap())
-        .collect();
+    let records = recorded(dir.path());
     let windows: Vec<_> = records
         .iter()
         .filter_map(|record| match record {
@@ -577,10 +578,7 @@ fn what_passed_is_recorded_with_its_windows() {
 fn passwords_and_keys_are_not_recorded() {
     let options = pgassay_tests::cluster::Options::default().password("password", "open sesame");
     let cluster = Cluster::start_with(options).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let proxy = Proxy::start_with(&cluster.address(), |config| {
-        config.journal.dir = Some(dir.path().to_owned());
-    });
+    let (proxy, dir) = recording(&cluster);
     let mut client = Client::connect(proxy.port());
     client.send(&startup(VERSION_3_0, &[("user", "postgres")]));
     assert_eq!(client.next().unwrap().body, [0, 0, 0, 3]);
@@ -589,10 +587,7 @@ fn passwords_and_keys_are_not_recorded() {
     client.query("select 1");
     drop(client);
     proxy.stop();
-    let records: Vec<Record> = Reader::open(dir.path(), None)
-        .unwrap()
-        .map(|record| record.unwrap())
-        .collect();
+    let records = recorded(dir.path());
     assert_eq!(statements(&records).count(), 1);
     assert!(!format!("{records:?}").contains("sesame"));
 }
