@@ -231,14 +231,8 @@ impl Feed {
             if let Some(from) = self.shed_from.take() {
                 let window = Window::new(from, clock::now());
                 let unsettled = std::mem::take(&mut self.unsettled);
-                let gap = |session| {
-                    Record::Gap(Gap {
-                        session: Some(session),
-                        window,
-                        reason: "the audit was behind".to_owned(),
-                    })
-                };
-                let mut first: Vec<Record> = [NOBODY].into_iter().chain(unsettled).map(gap).collect();
+                let all = [NOBODY].into_iter().chain(unsettled);
+                let mut first: Vec<Record> = all.map(|session| behind(session, window)).collect();
                 first.append(&mut self.deferred);
                 first.append(&mut records);
                 records = first;
@@ -277,11 +271,7 @@ impl Feed {
                     let window = Window::new(statement.window.sent, statement.ready.done);
                     let of = if may_set(&statement.text) { session } else { NOBODY };
                     self.live.shed_records.fetch_add(1, Relaxed);
-                    *record = Record::Gap(Gap {
-                        session: Some(of),
-                        window,
-                        reason: "the audit was behind".to_owned(),
-                    });
+                    *record = behind(of, window);
                 }
                 _ => drop(cut.remove()),
             }
@@ -309,6 +299,15 @@ impl Feed {
         }
         self.shed_from.get_or_insert_with(clock::now);
     }
+}
+
+/// What stands in the place of records that were shed.
+fn behind(session: SessionId, window: Window) -> Record {
+    Record::Gap(Gap {
+        session: Some(session),
+        window,
+        reason: "the audit was behind".to_owned(),
+    })
 }
 
 /// Whether later statements of the session may mean something else after this one.
