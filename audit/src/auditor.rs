@@ -4,9 +4,10 @@
 //! beside the others (`flight`), and told as if each had been confirmed on the spot.
 
 mod flight;
+mod order;
 
 use crate::assemble::{Assembled, Assembler, End, Transaction};
-use crate::certify::{self, Certifier, Cycle, Node};
+use crate::certify::Certifier;
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
 use crate::exclude::{Excluder, Overlap, Who};
@@ -15,12 +16,11 @@ use crate::explain::claim;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
 use crate::explain::renew::LIMBO_NS;
-use crate::explain::run::{Attempt, SNAPSHOT, is_statement_level};
+use crate::explain::run::Attempt;
 use crate::explain::session::SessionState;
-use crate::explain::world::{Explained, World};
 use crate::explain::{Accusation, Ahead, Explainer, Fate, Suspect};
 use crate::interpret::Touch;
-use crate::points::{CommitId, PointId};
+use crate::points::CommitId;
 use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
@@ -788,85 +788,6 @@ impl Auditor {
     fn is_in_real_time(&self, level: Level) -> bool {
         let rules = self.claim.unwrap_or_else(|| self.rules_of(level));
         rules.is_in_real_time()
-    }
-
-    /// Adds an explained transaction to the serialization graph.
-    fn certify(&mut self, explained: &Explained, found: &mut Vec<Violation>) {
-        if let Some(node) = self.node_of(explained, self.explainer.world()) {
-            let real_time = self.is_in_real_time(node.level);
-            let cycles = self.certifier.add(node, real_time);
-            self.cycle(cycles, found);
-        }
-    }
-
-    /// Adds what was explained in several ways, when nobody will tell any more which of them it was: nothing is wrong if
-    /// there is a serial order in one of them.
-    fn certify_apart(&mut self, found: &mut Vec<Violation>) {
-        let mut first: Option<Vec<Cycle>> = None;
-        let ways = self.explainer.uncertified();
-        for (way, world) in ways.iter().zip(self.explainer.worlds()) {
-            let mut certifier = self.certifier.clone();
-            let nodes = way.iter().filter_map(|explained| self.node_of(explained, world));
-            let mut closed = nodes.map(|node| {
-                let real_time = self.is_in_real_time(node.level);
-                certifier.add(node, real_time)
-            });
-            match closed.find(|cycles| !cycles.is_empty()) {
-                Some(cycles) => drop(first.get_or_insert(cycles)),
-                None => return,
-            }
-        }
-        self.cycle(first.unwrap_or_default(), found);
-    }
-
-    /// A committed transaction as a part of the serial order that it was promised, as it was explained in `world`.
-    fn node_of(&self, explained: &Explained, world: &World) -> Option<Node> {
-        let Explained {
-            txn,
-            commit,
-            attempt,
-            decisions,
-        } = explained;
-        if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
-            return None;
-        }
-        let by_statement = is_statement_level(&self.rules_of(txn.level));
-        let point_of = |step: usize| {
-            let wrote = attempt.wrote.contains(&step);
-            let point = match (by_statement, wrote) {
-                (true, true) => PointId::lock(step),
-                (true, false) => PointId::read(step),
-                (false, _) => SNAPSHOT,
-            };
-            let window = attempt.windows.iter().find(|(p, _)| *p == point).map(|(_, w)| *w);
-            (point, window.unwrap_or(txn.steps[step].seen.window))
-        };
-        let reads = certify::reads_of(&attempt.reads, point_of, decisions);
-        if reads.is_empty() && attempt.written.is_empty() {
-            return None;
-        }
-        let session = self.explainer.session_of(txn);
-        let mut node = Node::new(
-            txn.clone(),
-            txn.level,
-            session,
-            *commit,
-            reads,
-            attempt.written.clone(),
-        );
-        if let Some(placed) = commit.and_then(|commit| world.order.get(commit)) {
-            // Where its place is, which may be that of somebody who did the same.
-            node.window = placed.observed;
-        }
-        Some(node)
-    }
-
-    /// The first of the cycles that is proved will be told.
-    fn cycle(&mut self, cycles: Vec<Cycle>, found: &mut Vec<Violation>) {
-        if let Some((node, _)) = cycles.first().and_then(|cycle| cycle.first()) {
-            let level = self.settings.claim.unwrap_or(node.level);
-            self.accuse(Charge::Cycle { cycles, level }, found);
-        }
     }
 
     /// The turn is over.
