@@ -10,6 +10,7 @@
 //!     first statement was sent until ReadyForQuery, for COMMIT from the moment COMMIT was sent.
 
 use crate::control::{Classifier, Control, Modes};
+use crate::state::catalog::RoleSettings;
 use crate::trace::{
     Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window,
 };
@@ -94,15 +95,24 @@ struct Open {
     failed: bool,
     /// It began before it was seen.
     torn: bool,
+    /// What the session said of its transactions when this one began, and at its savepoints.
+    began: Said,
+    savepoints: Vec<(String, Said)>,
+}
+
+/// What a session has said of the transactions to come.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Said {
+    modes: Modes,
+    /// Part of it was not seen: what it has set since is not known.
+    vague: bool,
 }
 
 #[derive(Clone)]
 struct Session {
     facts: Arc<SessionFacts>,
-    defaults: Modes,
-    initial: Modes,
-    /// Part of it was not seen: what it has set since is not known.
-    vague: bool,
+    said: Said,
+    initial: Said,
     /// Of the last record that was seen.
     seq: Option<u64>,
     number: u64,
@@ -133,6 +143,19 @@ impl Prepared {
     }
 }
 
+impl Open {
+    /// The modes of this transaction, as far as they were said; COMMIT AND CHAIN hands them on.
+    fn chained(&self) -> Modes {
+        let mut modes = Modes::default();
+        if !self.began.vague {
+            modes = self.began.modes;
+        }
+        modes.read_only = self.began.modes.read_only;
+        merge(&mut modes, self.modes);
+        modes
+    }
+}
+
 /// Groups the statements of every session into transactions.
 #[derive(Clone, Default)]
 pub struct Assembler {
@@ -142,6 +165,7 @@ pub struct Assembler {
     prepared: FxHashMap<String, Prepared>,
     /// `default_transaction_isolation` of the server.
     server_default: Option<Level>,
+    roles: RoleSettings,
     /// The sessions that ended last: from when to when they were there.
     over: VecDeque<(SessionId, Window)>,
     /// When the last of those before them has ended.
@@ -157,16 +181,32 @@ impl Assembler {
         self.server_default = Some(level);
     }
 
+    /// What the sessions of some roles begin with instead.
+    pub fn default_of_roles(&mut self, roles: RoleSettings) {
+        self.roles = roles;
+    }
+
+    /// What a session says of its transactions when it begins.
+    fn startup(&self, facts: &SessionFacts) -> Said {
+        let modes = startup_modes(self.roles.of(&facts.user).chain(&facts.parameters));
+        let is_of_another = self
+            .roles
+            .are_of_another(&facts.user, "default_transaction_isolation");
+        Said {
+            modes,
+            vague: modes.level.is_none() && is_of_another,
+        }
+    }
+
     pub fn take(&mut self, record: Record, out: &mut Vec<Assembled>) {
         match record {
             Record::SessionStart(facts) => {
-                let initial = startup_modes(&facts);
+                let initial = self.startup(&facts);
                 let id = facts.session;
                 let session = Session {
                     facts: Arc::new(facts),
-                    defaults: initial,
+                    said: initial,
                     initial,
-                    vague: false,
                     seq: None,
                     number: 0,
                     open: None,
@@ -177,7 +217,7 @@ impl Assembler {
             Record::SessionEnd { session, at } => {
                 self.lose(session, at, out);
                 let gone = self.sessions.remove(&session);
-                let since = gone.map_or(0, |gone| if gone.vague { 0 } else { gone.facts.at });
+                let since = gone.map_or(0, |gone| if gone.said.vague { 0 } else { gone.facts.at });
                 self.over.push_back((session, Window::new(since, at)));
                 if self.over.len() > OVER_MAX
                     && let Some((_, oldest)) = self.over.pop_front()
@@ -273,9 +313,14 @@ impl Assembler {
         }
         let session = self.sessions.entry(id).or_insert_with(|| Session {
             facts: Arc::new(unseen_session(&seen)),
-            defaults: Modes::default(),
-            initial: Modes::default(),
-            vague: true,
+            said: Said {
+                vague: true,
+                ..Said::default()
+            },
+            initial: Said {
+                vague: true,
+                ..Said::default()
+            },
             seq: None,
             number: 0,
             open: None,
@@ -294,14 +339,6 @@ impl Assembler {
         let lost = matches!(seen.outcome, Outcome::Lost);
 
         match &control {
-            Control::SetDefault(modes) if ok => {
-                merge(&mut session.defaults, *modes);
-                session.vague &= modes.level.is_none();
-            }
-            Control::ResetDefault if ok => {
-                session.defaults = session.initial;
-                session.vague = false;
-            }
             Control::CommitPrepared(gid) | Control::RollbackPrepared(gid) if ok || lost => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
                 if let Some(prepared) = self.prepared.remove(gid) {
@@ -333,6 +370,8 @@ impl Assembler {
             ready: seen.ready,
             failed: false,
             torn: seen.before == Status::InBlock,
+            began: session.said,
+            savepoints: Vec::new(),
         });
         open.ready = Window::new(open.ready.sent.min(seen.ready.sent), seen.ready.done);
         if open.explicit {
@@ -343,6 +382,27 @@ impl Assembler {
             control: control.clone(),
             seen: seen.clone(),
         });
+
+        if ok {
+            let mut may_set = || self.classifier.may_set_level(&seen.text);
+            let said = &mut session.said;
+            match &control {
+                Control::Data if may_set() => said.vague = true,
+                Control::SetDefault(modes) => {
+                    merge(&mut said.modes, *modes);
+                    said.vague &= modes.level.is_none();
+                }
+                Control::ResetDefault | Control::ResetAll | Control::DiscardAll => *said = session.initial,
+                Control::Savepoint(name) => open.savepoints.push((name.clone(), *said)),
+                Control::RollbackTo(name) => {
+                    if let Some(at) = open.savepoints.iter().rposition(|(n, _)| n == name) {
+                        open.savepoints.truncate(at + 1);
+                        *said = open.savepoints[at].1;
+                    }
+                }
+                _ => {}
+            }
+        }
 
         match control {
             Control::Begin(modes) if ok => {
@@ -358,12 +418,12 @@ impl Assembler {
                     (_, true) => End::Aborted(window),
                     _ => End::Committed(window),
                 };
-                let modes = open.modes;
+                let modes = open.chained();
                 close(session, end, self.server_default, out);
                 reopen(session, chain && !lost, modes, &seen);
             }
             Control::Rollback { chain } if ok || lost => {
-                let modes = open.modes;
+                let modes = open.chained();
                 close(
                     session,
                     End::Aborted(Window::new(seen.window.sent, seen.ready.done)),
@@ -432,7 +492,7 @@ impl Assembler {
     fn blur(&mut self, id: SessionId, at: Nanos, out: &mut Vec<Assembled>) {
         self.lose_track(id, at, out);
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.vague = true;
+            session.said.vague = true;
         }
     }
 
@@ -470,9 +530,9 @@ impl Assembler {
     }
 }
 
-fn startup_modes(facts: &SessionFacts) -> Modes {
+fn startup_modes<'s>(said: impl Iterator<Item = &'s (String, String)>) -> Modes {
     let mut modes = Modes::default();
-    for (name, value) in &facts.parameters {
+    for (name, value) in said {
         match name.as_str() {
             "default_transaction_isolation" => modes.level = value.parse().ok(),
             "default_transaction_read_only" => modes.read_only = Some(value == "on"),
@@ -532,6 +592,8 @@ fn reopen(session: &mut Session, chain: bool, modes: Modes, seen: &Observation) 
             ready: seen.ready,
             failed: false,
             torn: false,
+            began: session.said,
+            savepoints: Vec::new(),
         });
     }
 }
@@ -581,18 +643,20 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
     // A single statement that succeeds does the same at every level.
     let alone =
         data.clone().count() <= 1 && data.clone().all(|s| matches!(s.seen.outcome, Outcome::Answer(_)));
-    let vague = open.torn || (session.vague && open.modes.level.is_none() && !alone);
-    let level = open
-        .modes
+    let began = open.began;
+    let vague = open.torn || (began.vague && open.modes.level.is_none() && !alone);
+    let modes = open.chained();
+    let level = modes
         .level
-        .or(session.defaults.level.filter(|_| !session.vague))
-        .or(server_default.filter(|_| !session.vague))
+        .or(server_default.filter(|_| !began.vague))
         .unwrap_or(Level::ReadCommitted);
-    let read_only = open
-        .modes
-        .read_only
-        .or(session.defaults.read_only)
-        .unwrap_or(false);
+    let read_only = modes.read_only.unwrap_or(false);
+    // What it has set is undone with it.
+    match end {
+        End::Committed(_) => {}
+        End::Aborted(_) => session.said = began,
+        End::Unknown(_) => session.said.vague |= session.said != began,
+    }
     Some(Transaction {
         id,
         level,

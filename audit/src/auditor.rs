@@ -24,6 +24,7 @@ use crate::points::CommitId;
 use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
+use crate::state::catalog::RoleSettings;
 use crate::trace::lex::{self, Effect};
 use crate::trace::{
     CatalogRead, Gap, NOBODY, Nanos, Observation, Outcome, Record, Status, TableName, Window,
@@ -238,6 +239,8 @@ impl Auditor {
                 if let Some(level) = level.and_then(|(_, v)| v.parse().ok()) {
                     self.assembler.default_level(level);
                 }
+                let roles = RoleSettings::from_answers(&bootstrap.catalog);
+                self.assembler.default_of_roles(roles);
                 self.sequencer
                     .add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
             }
@@ -246,6 +249,11 @@ impl Auditor {
                     .add_other(reread.at, Item::Reread(Arc::from(reread)));
             }
             Record::Catalog(read) => {
+                // Nothing but its version is there if it is known already.
+                if read.catalog.len() > 1 {
+                    let roles = RoleSettings::from_answers(&read.catalog);
+                    self.assembler.default_of_roles(roles);
+                }
                 self.sequencer.add_other(read.at, Item::Catalog(Arc::from(read)));
             }
             Record::Writers { at, exclusive, .. } => {

@@ -6,6 +6,7 @@
 //! transaction control, or may hold several statements, goes to PostgreSQL's own grammar. Answers are
 //! remembered by text.
 
+use crate::trace::config;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{TransactionStmtKind, VariableSetKind, a_const};
 use pgassay_rules::Level;
@@ -33,8 +34,10 @@ pub enum Control {
     SetTransaction(Modes),
     /// SET SESSION CHARACTERISTICS, or SET default_transaction_….
     SetDefault(Modes),
-    /// RESET default_transaction_isolation, RESET ALL, DISCARD ALL.
+    /// RESET default_transaction_….
     ResetDefault,
+    ResetAll,
+    DiscardAll,
 }
 
 /// What BEGIN and its kin say about a transaction; `None` is not said.
@@ -50,6 +53,8 @@ const REMEMBERED_MAX: usize = 4_096;
 #[derive(Clone, Default)]
 pub struct Classifier {
     remembered: FxHashMap<Arc<str>, Arc<[Control]>>,
+    /// Whether a text that calls set_config may set a level by it.
+    setting: FxHashMap<Arc<str>, bool>,
 }
 
 impl Classifier {
@@ -67,6 +72,33 @@ impl Classifier {
             self.remembered.clear();
         }
         self.remembered.insert(text.clone(), controls);
+        answer
+    }
+}
+
+impl Classifier {
+    /// Whether a text may change the level of its session by a function.
+    pub fn may_set_level(&mut self, text: &Arc<str>) -> bool {
+        if !config::is_mentioned(text) {
+            return false;
+        }
+        if let Some(known) = self.setting.get(text) {
+            return *known;
+        }
+        let is_level = |name: &Option<String>| {
+            name.as_deref()
+                .is_none_or(|name| name.starts_with("default_transaction"))
+        };
+        let answer = match pg_query::parse(text, 0) {
+            Ok(parsed) => config::calls(&parsed.protobuf)
+                .iter()
+                .any(|set| is_level(&set.name)),
+            Err(_) => false,
+        };
+        if self.setting.len() >= REMEMBERED_MAX {
+            self.setting.clear();
+        }
+        self.setting.insert(text.clone(), answer);
         answer
     }
 }
@@ -139,17 +171,19 @@ fn control_of(node: &NodeEnum) -> Control {
             VariableSetKind::VarSetMulti if set.name == "SESSION CHARACTERISTICS" => {
                 Control::SetDefault(modes_of(&set.args))
             }
+            // What is set for one transaction is no default of the next one.
+            _ if set.is_local && set.name.starts_with("default_transaction") => Control::Data,
             VariableSetKind::VarSetValue => set_value(&set.name, set.args.first()),
             VariableSetKind::VarReset | VariableSetKind::VarSetDefault
                 if set.name.starts_with("default_transaction") =>
             {
                 Control::ResetDefault
             }
-            VariableSetKind::VarResetAll => Control::ResetDefault,
+            VariableSetKind::VarResetAll => Control::ResetAll,
             _ => Control::Data,
         },
         NodeEnum::DiscardStmt(d) if d.target() == pg_query::protobuf::DiscardMode::DiscardAll => {
-            Control::ResetDefault
+            Control::DiscardAll
         }
         _ => Control::Data,
     }

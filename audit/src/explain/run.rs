@@ -13,7 +13,7 @@ use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
-use crate::sql::plan::AllAsks;
+use crate::sql::plan::{AllAsks, Ddl};
 use crate::sql::{Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
@@ -25,6 +25,7 @@ use crate::trace::{Nanos, Observation, Outcome, Status, Window};
 use crate::value::Value;
 use crate::value::compare::same_cells;
 use crate::verdict::Coverage;
+use pg_query::NodeEnum;
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::{LevelRules, ReadPoint, RealTime, Writes};
 use smallvec::SmallVec;
@@ -247,15 +248,18 @@ fn run_through(
     tolerant: bool,
 ) -> Attempt {
     let mut attempt = Attempt::new(txn, session);
-    let mut savepoints: Vec<(String, Overlay)> = Vec::new();
+    let mut savepoints: Vec<Saved> = Vec::new();
     let mut snapshot: Option<Window> = None;
     for (at, step) in txn.steps.iter().enumerate() {
         match &step.control {
             Control::Data => {}
             control => {
                 if matches!(step.seen.outcome, Outcome::Answer(_)) {
-                    follow(control, &mut attempt.overlay, &mut savepoints);
-                    attempt.session.control(control);
+                    let catalog = attempt.overlay.catalog.as_ref().unwrap_or(&scene.store.catalog);
+                    let catalog = catalog.clone();
+                    follow(control, &mut attempt, &mut savepoints, &catalog);
+                    attempt.session.control(control, &catalog);
+                    attempt.lasting.control(control, &catalog);
                 }
                 attempt.judged[at] = Some(Judged {
                     coverage: Coverage::Checked,
@@ -286,20 +290,37 @@ fn run_through(
     attempt
 }
 
-/// Transaction control, as far as it concerns what was written.
-fn follow(control: &Control, overlay: &mut Overlay, savepoints: &mut Vec<(String, Overlay)>) {
+/// What a transaction has come to when it sets a savepoint.
+struct Saved {
+    name: String,
+    overlay: Overlay,
+    session: SessionState,
+    lasting: SessionState,
+}
+
+/// Transaction control, as far as it concerns what was written and set.
+fn follow(control: &Control, attempt: &mut Attempt, savepoints: &mut Vec<Saved>, catalog: &Catalog) {
+    let find = |savepoints: &[Saved], name: &str| savepoints.iter().rposition(|saved| saved.name == name);
     match control {
-        Control::Savepoint(name) => savepoints.push((name.clone(), overlay.clone())),
+        Control::Savepoint(name) => savepoints.push(Saved {
+            name: name.clone(),
+            overlay: attempt.overlay.clone(),
+            session: attempt.session.clone(),
+            lasting: attempt.lasting.clone(),
+        }),
         Control::RollbackTo(name) => {
-            if let Some(at) = savepoints.iter().rposition(|(n, _)| n == name) {
+            if let Some(at) = find(savepoints, name) {
                 savepoints.truncate(at + 1);
-                let drawn = std::mem::take(&mut overlay.drawn);
-                *overlay = savepoints[at].1.clone();
-                overlay.drawn = drawn;
+                let saved = &savepoints[at];
+                let drawn = std::mem::take(&mut attempt.overlay.drawn);
+                attempt.overlay = saved.overlay.clone();
+                attempt.overlay.drawn = drawn;
+                attempt.session.set_back(&saved.session, catalog);
+                attempt.lasting.set_back(&saved.lasting, catalog);
             }
         }
         Control::Release(name) => {
-            if let Some(at) = savepoints.iter().rposition(|(n, _)| n == name) {
+            if let Some(at) = find(savepoints, name) {
                 savepoints.truncate(at);
             }
         }
@@ -397,12 +418,11 @@ fn run_step(
         let providers = read.providers.into_inner();
         (execution, change, providers, latest.claimed.into_inner())
     };
-    attempt
-        .session
-        .step(&planned.kind, &change, &seen.outcome, &catalog);
+    attempt.session.step(planned, &change, &seen.outcome, &catalog);
     if succeeded && !matches!(planned.kind, Kind::Set { local: true, .. }) {
         attempt.lasting.adjust(&planned.kind, &catalog);
     }
+    attempt.lasting.configure(planned, &seen.outcome, false, &catalog);
     attempt.windows.push((read_point, window));
     attempt.windows.push((lock_point, seen.window));
     let Execution {
@@ -482,7 +502,15 @@ fn run_step(
             attempt.calls |= planned.only_calls();
         }
         let is_anything = |effect: &Effect| matches!(effect, Effect::HavocEverything { .. });
-        let is_half_known = matches!(planned.kind, Kind::Ddl(_)) && coverage != Coverage::Checked;
+        // The rows of a table that is made of a query are not followed; what the table is, is.
+        let is_followed = |ddl: &Ddl| {
+            let makes_table = matches!(ddl.statement, NodeEnum::CreateTableAsStmt(_));
+            makes_table && matches!(coverage, Coverage::Partial(_))
+        };
+        let is_half_known = match &planned.kind {
+            Kind::Ddl(ddl) => coverage != Coverage::Checked && !is_followed(ddl),
+            _ => false,
+        };
         attempt.unfollowed |= is_half_known || effects.iter().any(is_anything);
         for effect in &effects {
             attempt.overlay.apply(effect, at);

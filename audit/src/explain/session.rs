@@ -5,7 +5,7 @@
 use super::asked::Change;
 use crate::control::Control;
 use crate::interpret::{self, Portals};
-use crate::sql::{Kind, SessionSettings};
+use crate::sql::{Kind, Planned, SessionSettings};
 use crate::state::Catalog;
 use crate::state::catalog::{ANYWHERE, TEMPORARY};
 use crate::trace::{Outcome, SessionFacts};
@@ -36,8 +36,18 @@ pub struct Facts {
     pub portals: Portals,
     /// The number of the session's transaction after which this is the state.
     after: u64,
+    names: Names,
+    initial: Option<Box<(SessionSettings, Names)>>,
+}
+
+/// What the search path is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Names {
+    /// The setting as it was said, with `"$user"` in it.
+    path: String,
     user: String,
-    initial: Option<Box<SessionSettings>>,
+    /// Of SET ROLE.
+    role: Option<String>,
 }
 
 impl SessionState {
@@ -52,10 +62,19 @@ impl SessionState {
             prepared: FxHashMap::default(),
             portals: Portals::default(),
             after: u64::MAX,
-            user: facts.user.clone(),
+            names: Names {
+                path: "public".to_owned(),
+                user: facts.user.clone(),
+                role: None,
+            },
             initial: None,
         };
-        for (name, value) in server.iter().chain(&facts.parameters) {
+        let roles = catalog.role_settings();
+        for (name, value) in server
+            .iter()
+            .chain(roles.of(&facts.user))
+            .chain(&facts.parameters)
+        {
             if name == "options" {
                 for (name, value) in options_of(value) {
                     state.assign(&name, &value);
@@ -64,7 +83,11 @@ impl SessionState {
                 state.assign(name, value);
             }
         }
-        state.initial = Some(Box::new(state.settings.clone()));
+        let is_said = facts.parameters.iter().any(|(name, _)| name == "search_path");
+        if roles.are_of_another(&facts.user, "search_path") && !is_said {
+            state.settings.search_path = vec![ANYWHERE.to_owned()];
+        }
+        state.initial = Some(Box::new((state.settings.clone(), state.names.clone())));
         state.refresh(catalog);
         SessionState(Arc::new(state))
     }
@@ -89,11 +112,47 @@ impl SessionState {
         state
     }
 
-    /// A statement of the session was answered or failed.
-    pub fn step(&mut self, kind: &Kind, change: &Change, outcome: &Outcome, catalog: &Catalog) {
-        if matches!(outcome, Outcome::Answer(_)) {
-            self.adjust(kind, catalog);
+    /// Takes back what was set since `then`, in the same transaction.
+    pub fn set_back(&mut self, then: &SessionState, catalog: &Catalog) {
+        if self.is(then) || (self.names == then.names && self.settings == then.settings) {
+            return;
         }
+        let state = self.change();
+        state.settings = then.settings.clone();
+        state.names = then.names.clone();
+        state.refresh(catalog);
+    }
+
+    /// Whatever of the plan was done by set_config, for the session or, `locally`, for the transaction.
+    pub fn configure(&mut self, planned: &Planned, outcome: &Outcome, locally: bool, catalog: &Catalog) {
+        let Outcome::Answer(answer) = outcome else {
+            return;
+        };
+        if planned.touches.changes_session {
+            self.blur(catalog);
+        }
+        for set in planned.sets.iter() {
+            let name = match &set.name {
+                Some(name) if !matters(name) => continue,
+                name => name,
+            };
+            // It answers what it has set.
+            let cell = || answer.rows.first()?.get(set.column?)?.as_deref();
+            let value = cell().and_then(|cell| std::str::from_utf8(cell).ok());
+            match (name, value, set.local) {
+                (Some(_), Some(_), Some(true)) if !locally => {}
+                (Some(name), Some(value), Some(_)) => self.change().set(name, Some(value), catalog),
+                _ => self.blur(catalog),
+            }
+        }
+    }
+
+    /// A statement of the session was answered or failed.
+    pub fn step(&mut self, planned: &Planned, change: &Change, outcome: &Outcome, catalog: &Catalog) {
+        if matches!(outcome, Outcome::Answer(_)) {
+            self.adjust(&planned.kind, catalog);
+        }
+        self.configure(planned, outcome, true, catalog);
         self.follow(change, outcome);
     }
 
@@ -112,8 +171,19 @@ impl SessionState {
         state.refresh(catalog);
     }
 
-    /// Transaction control, as far as it concerns open cursors.
-    pub fn control(&mut self, control: &Control) {
+    /// Transaction control, as far as it concerns open cursors and settings.
+    pub fn control(&mut self, control: &Control, catalog: &Catalog) {
+        match control {
+            Control::ResetAll => self.change().reset(catalog),
+            Control::DiscardAll => {
+                let state = self.change();
+                state.set("session_authorization", None, catalog);
+                state.reset(catalog);
+                state.prepared.clear();
+                state.portals = Portals::default();
+            }
+            _ => {}
+        }
         if !self.portals.is_empty() {
             self.change().portals.control(control);
         }
@@ -123,13 +193,8 @@ impl SessionState {
     pub fn adjust(&mut self, kind: &Kind, catalog: &Catalog) {
         match kind {
             Kind::Set { name, value, .. } => self.change().set(name, value.as_deref(), catalog),
-            Kind::Reset(_) => self.change().reset(catalog),
-            Kind::Discard { all: true } => {
-                let state = self.change();
-                state.reset(catalog);
-                state.prepared.clear();
-                state.portals = Portals::default();
-            }
+            Kind::Reset(Some(name)) => self.change().set(name, None, catalog),
+            Kind::Reset(None) => self.change().reset(catalog),
             Kind::Prepare { name, types, text } => {
                 let statement = (text.clone(), types.clone());
                 self.change().prepared.insert(name.clone(), statement);
@@ -175,44 +240,83 @@ impl SessionState {
 }
 
 impl Facts {
-    /// SET name = value.
+    /// SET name = value, or back to what the session began with.
     pub fn set(&mut self, name: &str, value: Option<&str>, catalog: &Catalog) {
-        match (value, &self.initial) {
-            (Some(value), _) => self.assign(name, value),
-            (None, _) => self.restart(),
+        let name = name.to_ascii_lowercase();
+        match value {
+            Some(value) => self.assign(&name, value),
+            None => self.take_back(&name),
         }
         self.refresh(catalog);
     }
 
+    fn take_back(&mut self, name: &str) {
+        let Some(initial) = &self.initial else { return };
+        let (settings, names) = &**initial;
+        let now = &mut self.settings;
+        match name {
+            "search_path" => {
+                let path = names.path.clone();
+                return match is_anywhere(&settings.search_path) {
+                    true => now.search_path.clone_from(&settings.search_path),
+                    false => self.assign(name, &path),
+                };
+            }
+            "role" => return self.assign(name, "none"),
+            "session_authorization" => {
+                let user = names.user.clone();
+                return self.assign(name, &user);
+            }
+            "timezone" => now.time_zone.clone_from(&settings.time_zone),
+            "datestyle" => now.date_style.clone_from(&settings.date_style),
+            "intervalstyle" => now.interval_style.clone_from(&settings.interval_style),
+            "bytea_output" => now.bytea_output.clone_from(&settings.bytea_output),
+            "extra_float_digits" => now.extra_float_digits = settings.extra_float_digits,
+            "standard_conforming_strings" => now.standard_strings = settings.standard_strings,
+            _ => {}
+        }
+    }
+
+    /// All settings as the session began with; who it is stays, and its temporary tables stay.
     pub fn reset(&mut self, catalog: &Catalog) {
-        self.restart();
+        for name in SETTINGS
+            .iter()
+            .filter(|name| !matches!(**name, "role" | "session_authorization"))
+        {
+            self.take_back(name);
+        }
         self.refresh(catalog);
     }
 
-    /// The settings that the session began with; its temporary tables stay.
-    fn restart(&mut self) {
-        let Some(initial) = &self.initial else { return };
+    /// The schemas that are searched, by what is said of them now.
+    fn search(&mut self) {
         let own = self.settings.temporary.to_string();
         let had = self.settings.search_path.contains(&own);
-        self.settings = (**initial).clone();
-        if had && !self.settings.search_path.contains(&own) {
-            self.settings.search_path.insert(0, own);
+        let user = self.names.role.as_deref().unwrap_or(&self.names.user);
+        let mut path = path_of(&self.names.path, user);
+        for schema in path.iter_mut().filter(|schema| *schema == TEMPORARY) {
+            schema.clone_from(&own);
         }
+        if had && !path.contains(&own) {
+            path.insert(0, own);
+        }
+        self.settings.search_path = path;
     }
 
     fn assign(&mut self, name: &str, value: &str) {
         match name.to_ascii_lowercase().as_str() {
             "search_path" => {
-                let own = self.settings.temporary.to_string();
-                let had = self.settings.search_path.contains(&own);
-                let mut path = path_of(value, &self.user);
-                for schema in path.iter_mut().filter(|schema| *schema == TEMPORARY) {
-                    schema.clone_from(&own);
-                }
-                if had && !path.contains(&own) {
-                    path.insert(0, own);
-                }
-                self.settings.search_path = path;
+                value.clone_into(&mut self.names.path);
+                self.search();
+            }
+            "role" => {
+                self.names.role = (!value.eq_ignore_ascii_case("none")).then(|| value.to_owned());
+                self.look_around();
+            }
+            "session_authorization" => {
+                self.names.role = None;
+                value.clone_into(&mut self.names.user);
+                self.look_around();
             }
             "timezone" => self.settings.time_zone = value.to_owned(),
             "datestyle" => self.settings.date_style = value.to_owned(),
@@ -226,10 +330,39 @@ impl Facts {
         }
     }
 
+    /// Somebody else's schema may be meant by "$user".
+    fn look_around(&mut self) {
+        if !is_anywhere(&self.settings.search_path) {
+            self.search();
+        }
+    }
+
     /// The catalog, or a setting, has changed.
     pub fn refresh(&mut self, catalog: &Catalog) {
         self.context = interpret::context(catalog, &self.settings, Value::Unknown);
     }
+}
+
+/// The settings that the meaning of a statement depends on.
+const SETTINGS: &[&str] = &[
+    "search_path",
+    "role",
+    "session_authorization",
+    "timezone",
+    "datestyle",
+    "intervalstyle",
+    "bytea_output",
+    "extra_float_digits",
+    "standard_conforming_strings",
+];
+
+fn matters(name: &str) -> bool {
+    SETTINGS.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Whether it is not known which schemas are searched.
+fn is_anywhere(path: &[String]) -> bool {
+    path.iter().any(|schema| schema == ANYWHERE)
 }
 
 /// `-c name=value --name=value`, blanks escaped with a backslash.

@@ -17,7 +17,7 @@ use crate::explain::run::{is_statement_level, snapshot_window};
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Views};
 use crate::state::overlay::Overlay;
-use crate::state::{RowId, TableId, View, unique};
+use crate::state::{Catalog, RowId, TableId, View, unique};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
 use pgassay_rules::profile::Writes;
@@ -30,7 +30,7 @@ use std::rc::Rc;
 pub(super) struct Walker {
     pub(super) step: usize,
     pub(super) overlay: Overlay,
-    pub(super) savepoints: Vec<(String, Overlay)>,
+    pub(super) savepoints: Vec<(String, Overlay, SessionState)>,
     pub(super) session: SessionState,
     /// What its snapshot saw: of the statement, or of the whole transaction.
     pub(super) snapshot: Option<Rc<Delta>>,
@@ -259,8 +259,14 @@ impl Search<'_> {
         let step = &txn.steps[walker.step];
         if step.control != Control::Data {
             if matches!(step.seen.outcome, Outcome::Answer(_)) {
-                follow(&step.control, walker);
-                walker.session.control(&step.control);
+                let catalog = walker
+                    .overlay
+                    .catalog
+                    .as_ref()
+                    .unwrap_or(&self.case.base.store.catalog)
+                    .clone();
+                follow(&step.control, walker, &catalog);
+                walker.session.control(&step.control, &catalog);
             }
             walker.step += 1;
             return Some((walkers, committed.clone()));
@@ -334,7 +340,7 @@ impl Search<'_> {
         }
         let catalog = crate::state::View::catalog(&latest).clone();
         let outcome = &step.seen.outcome;
-        walker.session.step(&planned.kind, &change, outcome, &catalog);
+        walker.session.step(planned, &change, outcome, &catalog);
         for effect in &effects {
             walker.overlay.apply(effect, walker.step);
         }
@@ -469,17 +475,22 @@ fn is_end(txn: &crate::assemble::Transaction, step: usize) -> bool {
     }
 }
 
-fn follow(control: &Control, walker: &mut Walker) {
+fn follow(control: &Control, walker: &mut Walker, catalog: &Catalog) {
     match control {
-        Control::Savepoint(name) => walker.savepoints.push((name.clone(), walker.overlay.clone())),
+        Control::Savepoint(name) => {
+            let saved = (name.clone(), walker.overlay.clone(), walker.session.clone());
+            walker.savepoints.push(saved);
+        }
         Control::RollbackTo(name) => {
-            if let Some(at) = walker.savepoints.iter().rposition(|(n, _)| n == name) {
+            if let Some(at) = walker.savepoints.iter().rposition(|(n, ..)| n == name) {
                 walker.savepoints.truncate(at + 1);
-                walker.overlay = walker.savepoints[at].1.clone();
+                let (_, overlay, session) = &walker.savepoints[at];
+                walker.overlay = overlay.clone();
+                walker.session.set_back(session, catalog);
             }
         }
         Control::Release(name) => {
-            if let Some(at) = walker.savepoints.iter().rposition(|(n, _)| n == name) {
+            if let Some(at) = walker.savepoints.iter().rposition(|(n, ..)| n == name) {
                 walker.savepoints.truncate(at);
             }
         }

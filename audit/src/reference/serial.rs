@@ -13,6 +13,7 @@ use super::base::{CaseView, Delta, Me};
 use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
 use crate::assemble::End;
 use crate::control::Control;
+use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
 use crate::state::overlay::{Overlay, OwnTable};
 use crate::trace::{Nanos, Outcome};
@@ -177,18 +178,27 @@ impl Search<'_> {
         let mut read_by: Option<Nanos> = None;
         let mut overlay = Overlay::default();
         let mut session = member.session.at(member.txn.id.number);
-        let mut savepoints: Vec<(String, Overlay)> = Vec::new();
+        let mut savepoints: Vec<(String, Overlay, SessionState)> = Vec::new();
         for (number, step) in member.txn.steps.iter().enumerate() {
             match &step.control {
                 Control::Data => {}
                 control => {
                     if matches!(step.seen.outcome, Outcome::Answer(_)) {
-                        session.control(control);
+                        let catalog = overlay
+                            .catalog
+                            .as_ref()
+                            .unwrap_or(&self.case.base.store.catalog)
+                            .clone();
+                        session.control(control, &catalog);
                         match control {
-                            Control::Savepoint(name) => savepoints.push((name.clone(), overlay.clone())),
+                            Control::Savepoint(name) => {
+                                savepoints.push((name.clone(), overlay.clone(), session.clone()));
+                            }
                             Control::RollbackTo(name) => {
-                                if let Some((_, saved)) = savepoints.iter().rev().find(|(n, _)| n == name) {
-                                    overlay = saved.clone();
+                                let saved = savepoints.iter().rev().find(|(n, ..)| n == name);
+                                if let Some((_, written, set)) = saved {
+                                    overlay = written.clone();
+                                    session.set_back(set, &catalog);
                                 }
                             }
                             _ => {}
@@ -247,12 +257,7 @@ impl Search<'_> {
                 return None;
             }
             let catalog = crate::state::View::catalog(&latest).clone();
-            session.step(
-                &asked.prepared.planned.kind,
-                &change,
-                &step.seen.outcome,
-                &catalog,
-            );
+            session.step(&asked.prepared.planned, &change, &step.seen.outcome, &catalog);
             for effect in &effects {
                 overlay.apply(effect, number);
             }

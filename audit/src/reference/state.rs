@@ -36,7 +36,7 @@ pub fn signature(walkers: &[Walker], committed: &Delta, now: Nanos) -> Option<(u
                 (held.claim.step, &held.claim.place).hash(&mut hasher);
             }
             overlay(&walker.overlay, committed, seed).hash(&mut hasher);
-            for (name, saved) in &walker.savepoints {
+            for (name, saved, _) in &walker.savepoints {
                 (name, overlay(saved, committed, seed)).hash(&mut hasher);
             }
         }

@@ -14,6 +14,6 @@ pub mod plan;
 pub mod planner;
 mod analyze;
 
-pub(crate) use analyze::{columns_of, constant, resolve_type};
+pub(crate) use analyze::{columns_of, constant, resolve_type, stored_columns_of};
 pub use plan::{Kind, Planned};
 pub use planner::{Planner, Prepared, SessionSettings};

@@ -304,6 +304,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         columns_read: None,
         asks: Arc::new(Asks::everything()),
         many_relations: false,
+        sets: Arc::from([]),
     }
 }
 

@@ -14,10 +14,12 @@
 mod change;
 mod load;
 mod queries;
+mod role;
 mod sequence;
 
 pub use change::Editor;
 pub use queries::{QUERIES, VERSION};
+pub use role::RoleSettings;
 pub use sequence::Sequence;
 
 use crate::value::{UserKind, UserType, UserTypes, Value};
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) functions: FxHashMap<String, Vec<Arc<Function>>>,
     pub(crate) function_count: u32,
     pub(crate) user_types: Arc<UserTypes>,
+    pub(crate) role_settings: RoleSettings,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +93,8 @@ pub struct Table {
     pub storage: TableId,
     /// The query of a view, as SQL text.
     pub definition: Option<Arc<str>>,
+    /// What is called when it is written.
+    pub triggers: Vec<Trigger>,
     /// Why writes to this table mean more than they say (`trigger`, `rule`, `exclusion_constraint` …).
     pub unmodelled_write: Option<String>,
     /// Why reads of this table mean more than they say (`row_security`, `foreign_table` …).
@@ -97,6 +102,13 @@ pub struct Table {
     pub temporary: bool,
     /// How it goes on, if it is a sequence and that is known.
     pub sequence: Option<Sequence>,
+}
+
+/// A function without arguments, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    pub schema: String,
+    pub function: String,
 }
 
 #[derive(Clone, Debug)]
@@ -264,6 +276,10 @@ impl Catalog {
         self.inner.collation_is_c
     }
 
+    pub fn role_settings(&self) -> &RoleSettings {
+        &self.inner.role_settings
+    }
+
     /// Whether there are tables of types that every database has, and nothing else.
     pub fn is_plain(&self) -> bool {
         self.inner.types.is_empty() && self.inner.functions.is_empty()
@@ -365,6 +381,11 @@ impl Catalog {
     }
 
     /// Functions and procedures of this name that the path reaches.
+    /// Whether any schema has a function of this name.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.inner.functions.contains_key(name)
+    }
+
     pub fn find_functions(&self, schema: Option<&str>, name: &str, path: &[String]) -> Vec<&Arc<Function>> {
         let Some(entries) = self.inner.functions.get(name) else {
             return Vec::new();
@@ -407,6 +428,22 @@ pub const ANYWHERE: &str = "*";
 pub const TEMPORARY: &str = "pg_temp";
 
 impl Table {
+    /// Whether a write to it may write to tables that neither its keys nor its triggers name.
+    pub fn writes_reach_anywhere(&self) -> bool {
+        match self.unmodelled_write.as_deref() {
+            None => self.kind == TableKind::Foreign,
+            Some("trigger") => self.triggers.is_empty(),
+            Some(
+                "check_constraint"
+                | "exclusion_constraint"
+                | "partition_constraint"
+                | "partition_columns"
+                | "create_table_as",
+            ) => self.kind == TableKind::Foreign,
+            Some(_) => true,
+        }
+    }
+
     /// Whether it is some session's own.
     pub fn is_temporary(&self) -> bool {
         self.schema.starts_with(TEMPORARY)

@@ -115,7 +115,8 @@ pub fn is_concurrent(text: &str) -> bool {
     words(text).any(|word| word.eq_ignore_ascii_case("concurrently"))
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+/// Its key words and plain names.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = tokens(text).filter(|t| t.kind == Kind::Word);
     words.map(|t| &text[t.place])
 }

@@ -149,7 +149,9 @@ impl DdlRun<'_, '_> {
                 }
             }
             Ok(ConstrType::ConstrExclusion) => {
-                table.unmodelled_write = Some("exclusion_constraint".to_owned())
+                let _ = table
+                    .unmodelled_write
+                    .get_or_insert("exclusion_constraint".to_owned());
             }
             _ => {}
         }

@@ -51,7 +51,8 @@ impl DdlRun<'_, '_> {
         if table.storage != table.id {
             self.edit(|editor| {
                 editor.alter(table.storage, |root| {
-                    root.unmodelled_write = Some("partition_constraint".to_owned())
+                    root.unmodelled_write
+                        .get_or_insert("partition_constraint".to_owned());
                 });
             });
             return Ok(());

@@ -16,7 +16,7 @@ use super::expect::{Expect, Tag};
 use super::run::{Fault, Outcome, Run};
 use crate::sql::SessionSettings;
 use crate::sql::plan::Ddl;
-use crate::state::catalog::{Editor, Sequence, TEMPORARY, Table, TableKind, Type, TypeKind};
+use crate::state::catalog::{Editor, Sequence, TEMPORARY, Table, TableKind, Trigger, Type, TypeKind};
 use crate::state::{Catalog, TableId};
 use crate::value::oid;
 use pg_query::protobuf::{self as pg};
@@ -123,7 +123,7 @@ impl DdlRun<'_, '_> {
             }
             NodeEnum::CreateFunctionStmt(create) => self.create_function(create)?,
             NodeEnum::RenameStmt(rename) => self.rename(rename)?,
-            NodeEnum::CreateTrigStmt(trigger) => self.mark(trigger.relation.as_ref(), "trigger", false),
+            NodeEnum::CreateTrigStmt(trigger) => self.create_trigger(trigger),
             NodeEnum::RuleStmt(rule) => self.mark(rule.relation.as_ref(), "rule", true),
             NodeEnum::CreatePolicyStmt(policy) => self.mark(policy.table.as_ref(), "row_security", true),
             _ => return Fault::unsure("ddl"),
@@ -215,6 +215,51 @@ impl DdlRun<'_, '_> {
         self.catalog
             .find(schema, &range.relname, &self.settings.search_path)
             .cloned()
+    }
+
+    fn create_trigger(&self, create: &pg::CreateTrigStmt) {
+        let Some(table) = self.find(create.relation.as_ref()) else {
+            return;
+        };
+        let names: Vec<&str> = create.funcname.iter().filter_map(string_of).collect();
+        let (schema, function) = match names.as_slice() {
+            [.., schema, name] => (Some(*schema), *name),
+            [name] => (None, *name),
+            [] => (None, ""),
+        };
+        let path = &self.settings.search_path;
+        let found = self.catalog.find_functions(schema, function, path);
+        // Where it is not known which one is meant, it may do anything.
+        let trigger = match found.as_slice() {
+            [found] => Trigger {
+                schema: found.schema.clone(),
+                function: found.name.clone(),
+            },
+            _ => Trigger {
+                schema: String::new(),
+                function: String::new(),
+            },
+        };
+        self.edit(|editor| {
+            let mut ids = vec![table.id, table.storage];
+            ids.extend(
+                self.catalog
+                    .tables()
+                    .iter()
+                    .filter(|t| t.storage == table.id)
+                    .map(|t| t.id),
+            );
+            ids.sort();
+            ids.dedup();
+            for id in ids {
+                editor.alter(id, |table| {
+                    table.unmodelled_write.get_or_insert("trigger".to_owned());
+                    if !table.triggers.contains(&trigger) {
+                        table.triggers.push(trigger.clone());
+                    }
+                });
+            }
+        });
     }
 
     fn mark(&self, range: Option<&pg::RangeVar>, reason: &str, reads: bool) {

@@ -267,7 +267,7 @@ impl DdlRun<'_, '_> {
         let Some(text) = statement_text(NodeEnum::SelectStmt(select.clone())) else {
             return Fault::unsure("create_table_as");
         };
-        let Some(columns) = sql::columns_of(&self.catalog, self.settings, &text) else {
+        let Some((columns, certain)) = sql::stored_columns_of(&self.catalog, self.settings, &text) else {
             return Fault::unsure("create_table_as");
         };
         let names: Vec<&str> = create
@@ -277,11 +277,14 @@ impl DdlRun<'_, '_> {
             .unwrap_or_default();
         let mut draft = Draft::new(&schema, &range.relname);
         draft.table.temporary = schema.starts_with(TEMPORARY);
-        for (place, column) in columns.iter().enumerate() {
-            let name = names.get(place).copied().unwrap_or(&column.name);
-            let mut column = Column::new(name, column.type_oid, -1);
-            column.collation_is_c = self.catalog.collation_is_c();
+        for (place, mut column) in columns.into_iter().enumerate() {
+            if let Some(name) = names.get(place) {
+                column.name = (*name).to_owned();
+            }
             draft.table.columns.push(column);
+        }
+        if !certain {
+            draft.table.unmodelled_write = Some("create_table_as".to_owned());
         }
         if create.objtype == ObjectType::ObjectMatview as i32 {
             draft.table.kind = TableKind::MaterializedView;

@@ -22,13 +22,17 @@ mod visit;
 mod asks;
 mod columns;
 mod reach;
+mod extent;
 
 use super::plan::{
-    Asks, Bind, BindCast, Cte, Expr, Kind, OutputColumn, Planned, Source, TableChecks, Touches,
+    Asks, Bind, BindCast, Body, Cte, Expr, Kind, OutputColumn, Planned, RelationSource, Source, TableChecks,
+    Touches,
 };
 use super::planner::{SessionSettings, bare};
 use super::token::Shape;
+use crate::state::catalog::{Column, Function};
 use crate::state::{Catalog, TableId};
+use crate::trace::config::{self, SetConfig};
 use crate::value::{CastKind, Collation, Context, TypeOid, Types, UserTypes, Value, oid};
 use pg_query::NodeEnum;
 use rustc_hash::FxHashMap;
@@ -77,6 +81,10 @@ pub(super) fn statement(
         .map(|literal| literal.text.clone())
         .collect();
     analyzer.text = text.to_owned();
+    if config::is_mentioned(text) {
+        analyzer.sets = config::calls_in(&node);
+        analyzer.pin_all();
+    }
     let kind = analyzer.statement(node);
     let pins = analyzer.pins.clone();
     (analyzer.finish(shape, kind), pins)
@@ -140,6 +148,65 @@ pub(crate) fn columns_of(
     }
 }
 
+/// The columns of a table that is made of a query, and whether all of them are as they would be there: the length of
+/// a text or the scale of a number follows from more than its type.
+pub(crate) fn stored_columns_of(
+    catalog: &Catalog,
+    settings: &SessionSettings,
+    text: &str,
+) -> Option<(Vec<Column>, bool)> {
+    let planned = embedded(catalog, text, settings, Arc::default(), 0);
+    let Kind::Select(query) = &planned.kind else {
+        return None;
+    };
+    let source = |place: usize| {
+        let Body::Select(select) = &query.body else {
+            return None;
+        };
+        let Some(Expr::Column {
+            up: 0,
+            relation,
+            column,
+        }) = select.targets.get(place)
+        else {
+            return None;
+        };
+        match select.relations.get(*relation as usize)?.source {
+            RelationSource::Table(table) => catalog.table(table)?.columns.get(*column as usize),
+            _ => None,
+        }
+    };
+    let mut certain = true;
+    let mut columns = Vec::new();
+    for (place, output) in planned.columns.iter().enumerate() {
+        if output.type_oid == 0 {
+            return None;
+        }
+        let mut column = Column::new(&output.name, output.type_oid, -1);
+        match source(place).filter(|source| source.type_oid == output.type_oid) {
+            Some(source) => {
+                column.type_modifier = source.type_modifier;
+                column.collation_is_c = source.collation_is_c;
+            }
+            None => {
+                certain &= matches!(
+                    output.type_oid,
+                    oid::BOOL
+                        | oid::INT2
+                        | oid::INT4
+                        | oid::INT8
+                        | oid::FLOAT4
+                        | oid::FLOAT8
+                        | oid::TEXT
+                        | oid::DATE
+                )
+            }
+        }
+        columns.push(column);
+    }
+    Some((columns, certain))
+}
+
 /// The value of an expression that reads nothing and is the same at any time.
 pub(crate) fn constant(
     catalog: &Catalog,
@@ -192,6 +259,9 @@ pub(super) struct Analyzer<'a> {
     reads_snapshot: bool,
     may_write: bool,
     checks: FxHashMap<TableId, Arc<TableChecks>>,
+    sets: Vec<SetConfig>,
+    /// Routines that are not followed, whose touches are there already.
+    reached: Vec<Arc<Function>>,
     /// Something that makes the whole query unknown, found deep inside it.
     fatal: Option<String>,
     /// Defaults are computed row by row, in the order of the rows.
@@ -305,6 +375,8 @@ impl<'a> Analyzer<'a> {
             reads_snapshot: false,
             may_write: false,
             checks: FxHashMap::default(),
+            sets: Vec::new(),
+            reached: Vec::new(),
             fatal: None,
             is_orderly: false,
         }
@@ -344,6 +416,7 @@ impl<'a> Analyzer<'a> {
             tag: self.tag,
             volatile: self.volatile,
             many_relations: self.relation_total > 1,
+            sets: self.sets.into(),
         }
     }
 

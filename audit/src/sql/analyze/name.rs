@@ -306,11 +306,12 @@ impl Analyzer<'_> {
             return;
         }
         self.touches.written.push(storage);
-        if table.unmodelled_write.is_some() || table.kind == TableKind::Foreign {
+        if table.writes_reach_anywhere() {
             self.touches.writes_everything = true;
         } else if table.kind == TableKind::View {
             self.touch_write_of_view(table);
         }
+        self.touch_triggers(table);
         for source in table.referenced_by.clone() {
             if let Some(source) = self.catalog.table(source).cloned() {
                 let cascades = source.foreign_keys.iter().any(|key| {

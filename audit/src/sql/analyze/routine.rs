@@ -86,7 +86,10 @@ impl Analyzer<'_> {
         let routine = match routine {
             Ok(routine) => routine,
             Err(error) => {
-                self.touches.writes_everything = true;
+                match fitting.as_slice() {
+                    [function] => self.touch_routine(function),
+                    _ => self.touches.writes_everything = true,
+                }
                 return Err(error);
             }
         };
@@ -154,10 +157,11 @@ impl Analyzer<'_> {
             source: Arc::from(body),
             own_settings: false,
         };
-        match self.routine(&Arc::new(function)) {
+        let function = Arc::new(function);
+        match self.routine(&function) {
             Ok(routine) => Ok(Kind::Do { routine }),
             Err(error) => {
-                self.touches.writes_everything = true;
+                self.touch_routine(&function);
                 Err(error)
             }
         }
@@ -497,6 +501,7 @@ impl Builder<'_, '_> {
         touches.astray.extend(&planned.touches.astray);
         touches.writes_everything |= planned.touches.writes_everything;
         touches.reads_everything |= planned.touches.reads_everything;
+        touches.changes_session |= planned.touches.changes_session;
         touches.draws_everything |= planned.touches.draws_everything || !planned.touches.draws.is_empty();
         self.analyzer.may_write |= planned.may_write;
         let modelled = matches!(

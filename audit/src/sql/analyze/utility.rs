@@ -250,8 +250,9 @@ impl Analyzer<'_> {
             | NodeEnum::CreatePolicyStmt(_)
             | NodeEnum::CreateExtensionStmt(_)
             | NodeEnum::RefreshMatViewStmt(_) => {
-                self.raw_touches(&node, true);
-                self.touches.writes_everything = false;
+                let writes = !matches!(node, NodeEnum::CreateTableAsStmt(_));
+                self.raw_touches(&node, writes);
+                self.touches.writes_everything &= !writes;
                 self.touches.draws_everything |= may_draw(&node);
                 self.may_write = true;
                 let ddl = Ddl {

@@ -32,6 +32,7 @@ pub use write::{
 use crate::state::catalog::ForeignKey;
 use crate::state::{Catalog, TableId};
 use crate::trace::Outcome;
+use crate::trace::config::SetConfig;
 use crate::value::{CastKind, TypeOid};
 use pgassay_rules::Level;
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub struct Planned {
     pub many_relations: bool,
     /// It calls volatile functions whose values only the answer tells.
     pub volatile: bool,
+    /// What it sets without saying SET.
+    pub sets: Arc<[SetConfig]>,
 }
 
 impl Planned {
@@ -289,6 +292,8 @@ pub struct Touches {
     pub draws: Vec<(TableId, Option<usize>)>,
     /// It may draw from any sequence, or set it.
     pub draws_everything: bool,
+    /// It may change any setting of its session.
+    pub changes_session: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -219,6 +219,7 @@ impl Table {
             partition_condition: None,
             storage: id,
             definition: None,
+            triggers: Vec::new(),
             unmodelled_write: None,
             unmodelled_read: None,
             temporary: false,

@@ -4,8 +4,8 @@
 //! statements unknown, never wrong.
 
 use super::{
-    Action, Argument, Catalog, Check, Column, ForeignKey, Function, Identity, Inner, Partitioning, Sequence,
-    Table, TableId, TableKind, Type, TypeKind, UniqueKey,
+    Action, Argument, Catalog, Check, Column, ForeignKey, Function, Identity, Inner, Partitioning,
+    RoleSettings, Sequence, Table, TableId, TableKind, Trigger, Type, TypeKind, UniqueKey,
 };
 use crate::trace::Bootstrap;
 use rustc_hash::FxHashMap;
@@ -39,6 +39,7 @@ impl Catalog {
                 _ => is_c(text(row, 0), text(row, 0)),
             };
         }
+        inner.role_settings = RoleSettings::from_answers(answers);
         inner.schemas = part("namespaces")
             .iter()
             .map(|row| text(row, 1).to_owned())
@@ -266,7 +267,11 @@ impl Catalog {
         for row in part("triggers") {
             let Some(id) = number(row, 0) else { continue };
             if let Some(table) = tables.get_mut(&id) {
-                table.unmodelled_write = Some("trigger".to_owned());
+                table.unmodelled_write.get_or_insert("trigger".to_owned());
+                table.triggers.push(Trigger {
+                    schema: text(row, 3).to_owned(),
+                    function: text(row, 4).to_owned(),
+                });
             }
         }
         for row in part("rules") {
@@ -383,6 +388,8 @@ fn settle_partitions(tables: &mut FxHashMap<u32, Table>, partition: &FxHashMap<u
             .iter()
             .any(|check| !root_table.checks.iter().any(|c| c.name == check.name));
         let unmodelled = tables[&id].unmodelled_write.clone();
+        let reaches_anywhere = tables[&id].writes_reach_anywhere();
+        let (inherited, local) = (root_table.triggers.clone(), tables[&id].triggers.clone());
         let same_columns = tables[&id]
             .columns
             .iter()
@@ -394,12 +401,20 @@ fn settle_partitions(tables: &mut FxHashMap<u32, Table>, partition: &FxHashMap<u
                     .unmodelled_write
                     .get_or_insert("partition_constraint".to_owned());
             }
-            if let Some(reason) = unmodelled {
-                root_table.unmodelled_write.get_or_insert(reason);
+            match unmodelled {
+                Some(reason) if reaches_anywhere => root_table.unmodelled_write = Some(reason),
+                Some(reason) => drop(root_table.unmodelled_write.get_or_insert(reason)),
+                None => {}
             }
+            root_table.triggers.extend(local);
         }
         if let Some(table) = tables.get_mut(&id) {
             table.storage = TableId(root);
+            if !inherited.is_empty() {
+                // Row triggers of the root fire for its partitions, too.
+                table.unmodelled_write.get_or_insert("trigger".to_owned());
+                table.triggers.extend(inherited);
+            }
             if !same_columns {
                 table
                     .unmodelled_read

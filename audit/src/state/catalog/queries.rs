@@ -46,7 +46,7 @@ pub const QUERIES: &[(&str, &str)] = &[
     ),
     (
         "triggers",
-        "select t.tgrelid::text, t.tgname::text, t.tgtype::text from pg_catalog.pg_trigger t where not t.tgisinternal and t.tgenabled <> 'D' order by t.oid",
+        "select t.tgrelid::text, t.tgname::text, t.tgtype::text, n.nspname::text, p.proname::text from pg_catalog.pg_trigger t join pg_catalog.pg_proc p on p.oid = t.tgfoid join pg_catalog.pg_namespace n on n.oid = p.pronamespace where not t.tgisinternal and t.tgenabled <> 'D' order by t.oid",
     ),
     (
         "rules",
@@ -55,6 +55,10 @@ pub const QUERIES: &[(&str, &str)] = &[
     (
         "functions",
         "select p.oid::text, n.nspname::text, p.proname::text, l.lanname::text, p.prokind::text, p.provolatile::text, p.proisstrict::text, p.prorettype::text, p.proretset::text, pg_catalog.array_to_string(coalesce(p.proallargtypes, p.proargtypes::oid[]), ','), pg_catalog.array_to_string(p.proargmodes, ','), pg_catalog.array_to_string(p.proargnames, ',', ''), p.pronargdefaults::text, p.prosrc, case when p.prokind in ('f', 'p') then pg_catalog.pg_get_functiondef(p.oid) end, (p.prosecdef or p.proconfig is not null)::text from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace join pg_catalog.pg_language l on l.oid = p.prolang where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by p.oid",
+    ),
+    (
+        "role_settings",
+        "select r.rolname::text, (r.rolname = session_user)::text, pg_catalog.split_part(c, '=', 1), pg_catalog.substr(c, pg_catalog.strpos(c, '=') + 1) from pg_catalog.pg_db_role_setting s join pg_catalog.pg_roles r on r.oid = s.setrole left join pg_catalog.pg_database d on d.oid = s.setdatabase cross join lateral pg_catalog.unnest(s.setconfig) with ordinality u (c, n) where d.datname is null or d.datname = current_database() order by r.rolname, s.setdatabase, u.n",
     ),
     (
         "inheritance",

@@ -173,27 +173,4 @@ impl Analyzer<'_> {
             level.volatile = true;
         }
     }
-
-    /// A function that nobody here can look into is called: it may write, unless it promises not to.
-    pub(in crate::sql::analyze) fn raw_call(&mut self, name: &str, schema: Option<&str>) {
-        if schema == Some("pg_catalog") {
-            return;
-        }
-        let found = self
-            .catalog
-            .find_functions(schema, name, &self.settings.search_path);
-        let harmless = match found.is_empty() {
-            true => {
-                self.catalog.is_loaded()
-                    || crate::value::catalog::CATALOG
-                        .functions_by_name
-                        .contains_key(name)
-            }
-            false => found.iter().all(|function| function.volatility != 'v'),
-        };
-        if !harmless {
-            self.touches.writes_everything = true;
-        }
-        self.touches.reads_everything = true;
-    }
 }
