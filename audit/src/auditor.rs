@@ -378,18 +378,43 @@ impl Auditor {
         }
     }
 
-    /// What a transaction may have committed on its way, though it was rolled back in the end, is not known until then.
-    fn distrust_parts(&mut self, txn: &Transaction) {
-        let tables = AssertUnwindSafe(|| self.explainer.tables_of(txn));
-        let is_followed = || catch_unwind(tables).is_ok_and(|tables| tables.is_some());
-        let calls = by_parts(txn).any(|seen| lex::calls_routine(&seen.text)) && !is_followed();
-        let is_concurrent = by_parts(txn).any(|seen| lex::is_concurrent(&seen.text));
-        let until = txn.end.window().done;
-        if calls || is_concurrent {
-            self.withheld.doubt(until, self.explainer.catalog());
+    /// Somebody may have changed the catalog unseen, at the latest at `until`.
+    fn distrust_catalog(&mut self, until: Nanos, why: impl FnOnce() -> String) {
+        if !self.withheld.now().is_in_doubt() {
+            tracing::info!(why = why(), "the catalog is in doubt until it is read again");
         }
-        if calls {
-            self.explainer.forget(until);
+        self.withheld.doubt(until, self.explainer.catalog());
+    }
+
+    /// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
+    fn may_change_unseen(&self, txn: &Transaction) -> Option<Nanos> {
+        match txn.end {
+            End::Committed(window) => txn.vague.then_some(window.done),
+            End::Unknown(window) => {
+                let planned = AssertUnwindSafe(|| self.explainer.may_change_catalog(txn));
+                let is_more = || says_more_than_data(txn) && catch_unwind(planned).unwrap_or(true);
+                let until = window.sent.saturating_add(LIMBO_NS);
+                (txn.vague || is_more()).then_some(until)
+            }
+            End::Aborted(_) => None,
+        }
+    }
+
+    /// What a transaction may have committed on its way is not known until it has ended.
+    fn distrust_parts(&mut self, txn: &Transaction) {
+        let until = txn.end.window().done;
+        if by_parts(txn).any(|seen| lex::is_concurrent(&seen.text)) {
+            self.distrust_catalog(until, || format!("it may have failed half-way: {}", said_by(txn)));
+        }
+        if by_parts(txn).any(|seen| lex::calls_routine(&seen.text)) {
+            let parts = AssertUnwindSafe(|| self.explainer.committed_on_its_way(txn));
+            match catch_unwind(parts).unwrap_or(None) {
+                Some(tables) => self.explainer.forget_tables(&tables, until),
+                None => {
+                    self.distrust_catalog(until, || format!("it may commit on its way: {}", said_by(txn)));
+                    self.explainer.forget(until);
+                }
+            }
         }
     }
 
@@ -412,7 +437,7 @@ impl Auditor {
                 Item::Gap(gap) => {
                     self.summary.gaps += 1;
                     if gap.may_hide_ddl() {
-                        self.withheld.doubt(gap.window.done, self.explainer.catalog());
+                        self.distrust_catalog(gap.window.done, || gap.reason.clone());
                     }
                     self.explainer.forget(gap.window.done);
                     self.explainer.blur_sessions(gap.session);
@@ -439,7 +464,7 @@ impl Auditor {
                     let before = std::mem::replace(&mut self.shared, !exclusive);
                     if self.shared {
                         self.explainer.forget(Nanos::MAX);
-                        self.withheld.doubt(Nanos::MAX, self.explainer.catalog());
+                        self.distrust_catalog(Nanos::MAX, || "somebody writes past the proxy".to_owned());
                     } else if before {
                         self.explainer.settle(at);
                         self.withheld.settle(at);
@@ -531,7 +556,7 @@ impl Auditor {
             !says_more_than_data(txn) && catch_unwind(tables).is_ok_and(|tables| tables.is_some())
         };
         if !txn.as_ref().is_some_and(is_about_rows) {
-            self.withheld.doubt(until, self.explainer.catalog());
+            self.distrust_catalog(until, || "the audit crashed".to_owned());
         }
         self.certifier = Certifier::default();
         self.excluder = Excluder::default();
@@ -577,8 +602,8 @@ impl Auditor {
             // Whatever was known may have been overwritten since, by somebody nobody sees.
             self.explainer.forget(Nanos::MAX);
         }
-        if let Some(until) = may_change_unseen(txn) {
-            self.withheld.doubt(until, self.explainer.catalog());
+        if let Some(until) = self.may_change_unseen(txn) {
+            self.distrust_catalog(until, || format!("not wholly seen, or lost: {}", said_by(txn)));
         }
         if txn.vague {
             self.tally.count_unjudged(txn, "begun_unseen");
@@ -601,7 +626,7 @@ impl Auditor {
         let before = self.claim.is_some().then(|| self.explainer.session(txn));
         let fate = self.explainer.judge(txn, &ahead);
         if let Some(until) = self.explainer.take_unfollowed() {
-            self.withheld.doubt(until, self.explainer.catalog());
+            self.distrust_catalog(until, || format!("not followed: {}", said_by(txn)));
         }
         self.withheld
             .follow(txn.end.window().sent, self.explainer.catalog());
@@ -871,26 +896,19 @@ fn reads_one_key(accusation: &Accusation) -> bool {
     matches!(touches.as_slice(), [Touch::Key { .. }])
 }
 
-/// The statements of a transaction that was rolled back that may have committed something before they failed, or before a
-/// later one did.
+/// The statements of a transaction that may have committed something before it ended.
 fn by_parts(txn: &Transaction) -> impl Iterator<Item = &Observation> {
     let aborted = matches!(txn.end, End::Aborted(_));
-    let steps = txn.steps.iter().filter(move |_| aborted).map(|step| &*step.seen);
-    steps.filter(|seen| {
-        seen.before == Status::Idle && (lex::calls_routine(&seen.text) || lex::is_concurrent(&seen.text))
-    })
+    let alone = txn.steps.iter().map(|step| &*step.seen);
+    let alone = alone.filter(|seen| seen.before == Status::Idle);
+    alone.filter(move |seen| lex::calls_routine(&seen.text) || (aborted && lex::is_concurrent(&seen.text)))
 }
 
-/// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
-fn may_change_unseen(txn: &Transaction) -> Option<Nanos> {
-    match txn.end {
-        End::Committed(window) => txn.vague.then_some(window.done),
-        End::Unknown(window) => {
-            let until = window.sent.saturating_add(LIMBO_NS);
-            (txn.vague || says_more_than_data(txn)).then_some(until)
-        }
-        End::Aborted(_) => None,
-    }
+/// The statements of a transaction, without their constants.
+fn said_by(txn: &Transaction) -> String {
+    let texts = txn.steps.iter().map(|step| &*step.seen.text);
+    let shapes = texts.map(|text| pg_query::normalize(text).unwrap_or_else(|_| "(unreadable)".to_owned()));
+    shapes.collect::<Vec<_>>().join("; ")
 }
 
 /// Whether something in it is neither a query nor plain DML nor transaction control.

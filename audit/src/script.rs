@@ -20,6 +20,7 @@
 //! An answer is a list of rows `(1, 'a', null)`, `no rows`, a command tag, `error SQLSTATE`, or `lost`;
 //! a statement without one was answered, and nobody looked at the answer. `copy 1\ta\n` is the data of COPY.
 //! `part (1) (2)` are rows of a portal with a row limit that has more; `continue statement` fetches from it again.
+//! `and statement` was sent together with the one before, in a pipeline.
 //! `unseen statement` was sent and is not in the trace: there is a gap in its place, of that session, or of all of them
 //! if the session is called `everybody`.
 //!
@@ -128,6 +129,8 @@ struct Actor {
     id: SessionId,
     status: Status,
     seq: u64,
+    /// Of the statement that began the pipeline.
+    group: u64,
     /// It stands for all of them.
     is_everybody: bool,
     /// The statement under way, since when.
@@ -178,6 +181,7 @@ pub fn read(text: &str, level: Level) -> Result<Told, ScriptError> {
                 id: SessionId(next),
                 status: Status::Idle,
                 seq: 0,
+                group: 0,
                 is_everybody: name == "everybody",
                 started: None,
             }
@@ -247,6 +251,10 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
         None if answer.is_some_and(|a| a.starts_with("part ")) => (sql, Protocol::Extended),
         None => (sql, Protocol::Simple),
     };
+    let (sql, joined) = match sql.strip_prefix("and ") {
+        Some(sql) => (sql, true),
+        None => (sql, false),
+    };
     let (sql, unseen) = match sql.strip_prefix("unseen ") {
         Some(sql) => (sql, true),
         None => (sql, false),
@@ -255,6 +263,9 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
     let before = actor.status;
     actor.status = status_after(sql, before, &outcome);
     actor.seq += 1;
+    if !joined {
+        actor.group = actor.seq;
+    }
     if unseen {
         return Ok(Record::Gap(Gap {
             session: (!actor.is_everybody).then_some(actor.id),
@@ -273,7 +284,7 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
         outcome,
         before,
         after: actor.status,
-        group: actor.seq,
+        group: actor.group,
         ready: window,
     })))
 }

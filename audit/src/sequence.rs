@@ -39,7 +39,7 @@ pub enum Item {
     Transaction(Arc<Transaction>),
     /// From here on something was not seen.
     Gap(Gap),
-    /// Something of a transaction that is rolled back later may be committed from here on.
+    /// Something of a transaction that ends later may be committed from here on.
     Parts(Arc<Transaction>),
     /// State that was read on the side.
     Bootstrap(Arc<Bootstrap>),

@@ -19,7 +19,9 @@ fn ask(client: &mut Client, sql: &str) -> String {
         panic!("{sql}: {:?}", error.field('M'));
     }
     let row = answer.iter().find(|m| m.tag == b'D');
-    row.map_or_else(String::new, |row| String::from_utf8_lossy(&row.body[6..]).into_owned())
+    row.map_or_else(String::new, |row| {
+        String::from_utf8_lossy(&row.body[6..]).into_owned()
+    })
 }
 
 #[test]
@@ -59,7 +61,10 @@ fn every_way_to_set_something_is_followed() {
         assert_eq!(ask(&mut one, balance), "5");
         ask(&mut one, "reset all");
         assert_eq!(ask(&mut one, balance), "10");
-        assert_eq!(ask(&mut one, "select set_config('search_path', 'other', false)"), "other");
+        assert_eq!(
+            ask(&mut one, "select set_config('search_path', 'other', false)"),
+            "other"
+        );
         assert_eq!(ask(&mut one, balance), "5");
         ask(&mut one, "discard all");
         assert_eq!(ask(&mut one, balance), "10");

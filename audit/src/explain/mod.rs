@@ -293,6 +293,15 @@ impl Explainer {
         self.worlds[0].store.lose_everything_to_unseen(until);
     }
 
+    /// The same, of some tables.
+    pub fn forget_tables(&mut self, tables: &[TableId], until: Nanos) {
+        for world in &mut self.worlds {
+            for table in tables {
+                world.store.lose_to_unseen(*table, until);
+            }
+        }
+    }
+
     /// Whoever wrote unseen has ended: from `at` on what is seen can be relied on again.
     pub fn settle(&mut self, at: Nanos) {
         self.become_one();

@@ -11,6 +11,7 @@ use super::run::Attempt;
 use super::world::World;
 use crate::assemble::{End, Transaction};
 use crate::control::Control;
+use crate::sql::Kind;
 use crate::state::{Catalog, TableId};
 use crate::trace::{CatalogRead, Nanos};
 use std::sync::Arc;
@@ -58,6 +59,34 @@ impl Explainer {
             tables.extend(touches.read.iter().chain(&touches.written));
         }
         Some(tables)
+    }
+
+    /// The tables that a transaction may have written and committed before it ended; `None`: any.
+    pub fn committed_on_its_way(&self, txn: &Transaction) -> Option<Vec<TableId>> {
+        let session = self.session_of(txn);
+        let (mut tables, mut commits) = (Vec::new(), false);
+        for step in txn.steps.iter().filter(|step| step.control == Control::Data) {
+            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
+            let touches = &asked.prepared.planned.touches;
+            if touches.writes_everything {
+                return None;
+            }
+            commits |= touches.commits;
+            // What was written before is committed with it.
+            tables.extend(&touches.written);
+        }
+        Some(if commits { tables } else { Vec::new() })
+    }
+
+    /// Whether a transaction may change the catalog, or in a way that is not followed.
+    pub fn may_change_catalog(&self, txn: &Transaction) -> bool {
+        let session = self.session_of(txn);
+        let data = txn.steps.iter().filter(|step| step.control == Control::Data);
+        data.into_iter().any(|step| {
+            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
+            let planned = &asked.prepared.planned;
+            planned.touches.writes_everything || matches!(planned.kind, Kind::Ddl(_))
+        })
     }
 
     /// Takes over a catalog; those who waited to be judged by the old one are returned.

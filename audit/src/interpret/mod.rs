@@ -271,6 +271,14 @@ pub fn execute_told(
             execution.effects.push(Effect::HavocEverything { reason });
         }
     }
+    if execution.expect.success {
+        let reason = planned.reasons.first().cloned().unwrap_or_default();
+        let unfollowed = planned.touches.unfollowed.iter().map(|table| Effect::Havoc {
+            table: *table,
+            reason: reason.clone(),
+        });
+        execution.effects.extend(unfollowed);
+    }
     execution.expect.any_data_error |= planned.many_relations;
     if planned.may_write && !execution.expect.success {
         // Which of several rows fails first, and for which reason, depends on the order they are visited in.

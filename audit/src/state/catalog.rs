@@ -392,7 +392,7 @@ impl Catalog {
         };
         let visible = |function: &&Arc<Function>| match schema {
             Some(schema) => function.schema == schema,
-            None => path.contains(&function.schema),
+            None => path.contains(&function.schema) || path.iter().any(|schema| schema == ANYWHERE),
         };
         entries.iter().filter(visible).collect()
     }

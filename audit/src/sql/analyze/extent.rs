@@ -4,11 +4,11 @@
 //!
 //! Always true:
 //!   - a body that is not understood to its last word may write everything, unless its function promises not to;
-//!   - SQL that is put together at run time, DDL, settings and COMMIT count as not understood.
+//!   - SQL that is put together at run time, DDL and settings count as not understood.
 
 use super::{Analyzer, strings_of};
 use crate::state::Catalog;
-use crate::state::catalog::{Function, Table};
+use crate::state::catalog::{ANYWHERE, Function, Table};
 use crate::trace::{config, lex};
 use crate::value::catalog::CATALOG;
 use crate::value::oid;
@@ -42,6 +42,8 @@ const PLAIN_STEPS: &[&str] = &[
     "fetch",
     "close",
     "call",
+    "commit",
+    "rollback",
 ];
 
 /// Words of which none may stand in a body without being seen in the SQL that was found there.
@@ -57,8 +59,6 @@ const WRITING: &[&str] = &[
     "drop",
     "execute",
     "call",
-    "commit",
-    "rollback",
     "set_config",
 ];
 
@@ -115,13 +115,23 @@ impl Analyzer<'_> {
             false => statements_of(function, self.catalog),
         };
         match statements {
-            Some(statements) => statements.iter().for_each(|node| self.touch_statement(node)),
+            Some(statements) => {
+                let outside = std::mem::replace(&mut self.is_unfollowed, true);
+                statements.iter().for_each(|node| self.touch_statement(node));
+                self.touches.commits |= commits(function);
+                self.is_unfollowed = outside;
+            }
             None => {
                 self.touches.reads_everything = true;
                 self.touches.writes_everything |= function.volatility == 'v';
                 self.touches.changes_session |= function.volatility == 'v';
             }
         }
+    }
+
+    /// Whether it is not known which schemas a name without one is looked for in.
+    pub(super) fn searches_anywhere(&self) -> bool {
+        self.settings.search_path.iter().any(|schema| schema == ANYWHERE)
     }
 
     fn touch_everything(&mut self) {
@@ -192,6 +202,12 @@ fn statements_of(function: &Function, catalog: &Catalog) -> Option<Vec<NodeEnum>
         }
         _ => None,
     }
+}
+
+/// Whether the words are there that end a transaction.
+fn commits(function: &Function) -> bool {
+    let ends = |word: &str| word.eq_ignore_ascii_case("commit") || word.eq_ignore_ascii_case("rollback");
+    function.language == "plpgsql" && lex::words(&function.source).any(ends)
 }
 
 /// The parser stumbles over what a trigger is given without saying so: here it is said.
@@ -291,7 +307,7 @@ mod tests {
         let plain = |body: &str| count("plpgsql", oid::INT4, body);
         assert_eq!(plain("begin return 1; end"), Some(1));
         assert_eq!(plain("begin execute 'delete from t'; return 1; end"), None);
-        assert_eq!(plain("begin insert into t values (1); commit; end"), None);
+        assert_eq!(plain("begin insert into t values (1); commit; end"), Some(1));
         assert_eq!(
             plain("declare c cursor for select 1; begin open c; close c; end"),
             Some(1)

@@ -262,6 +262,8 @@ pub(super) struct Analyzer<'a> {
     sets: Vec<SetConfig>,
     /// Routines that are not followed, whose touches are there already.
     reached: Vec<Arc<Function>>,
+    /// What is met is done by one of them.
+    is_unfollowed: bool,
     /// Something that makes the whole query unknown, found deep inside it.
     fatal: Option<String>,
     /// Defaults are computed row by row, in the order of the rows.
@@ -377,6 +379,7 @@ impl<'a> Analyzer<'a> {
             checks: FxHashMap::default(),
             sets: Vec::new(),
             reached: Vec::new(),
+            is_unfollowed: false,
             fatal: None,
             is_orderly: false,
         }

@@ -1,7 +1,7 @@
 //! Names: columns, types, tables.
 
 use super::{Analyzer, Collated, Item, ItemColumn, Result, Typed, string_of, strings_of, unmodelled};
-use crate::sql::plan::Expr;
+use crate::sql::plan::{Expr, Touches};
 use crate::state::catalog::{Table, TableKind};
 use crate::value::{self, Collation, TypeOid, oid};
 use pg_query::protobuf as pg;
@@ -302,10 +302,20 @@ impl Analyzer<'_> {
     /// A write to a table, and what it may cascade to.
     pub(super) fn touch_write(&mut self, table: &Arc<Table>) {
         let storage = table.storage;
-        if self.touches.written.contains(&storage) {
+        let Touches {
+            written, unfollowed, ..
+        } = &mut self.touches;
+        let is_new = !written.contains(&storage);
+        let is_unfollowed = self.is_unfollowed && !unfollowed.contains(&storage);
+        if is_unfollowed {
+            unfollowed.push(storage);
+        }
+        if is_new {
+            written.push(storage);
+        }
+        if !is_new && !is_unfollowed {
             return;
         }
-        self.touches.written.push(storage);
         if table.writes_reach_anywhere() {
             self.touches.writes_everything = true;
         } else if table.kind == TableKind::View {

@@ -48,7 +48,9 @@ impl Analyzer<'_> {
             .collect();
         let alone = self.levels.last().is_some_and(|level| level.relation_count == 0);
         let modelled = match fitting.as_slice() {
-            [function] if alone && function.kind == 'f' && !function.returns_set => {
+            [function]
+                if alone && function.kind == 'f' && !function.returns_set && !self.searches_anywhere() =>
+            {
                 self.routine(function).ok()
             }
             _ => None,
@@ -80,7 +82,7 @@ impl Analyzer<'_> {
             .cloned()
             .collect();
         let routine = match fitting.as_slice() {
-            [function] => self.routine(function),
+            [function] if !self.searches_anywhere() => self.routine(function),
             _ => unmodelled(format!("procedure_{name}")),
         };
         let routine = match routine {
@@ -502,6 +504,7 @@ impl Builder<'_, '_> {
         touches.writes_everything |= planned.touches.writes_everything;
         touches.reads_everything |= planned.touches.reads_everything;
         touches.changes_session |= planned.touches.changes_session;
+        touches.commits |= planned.touches.commits;
         touches.draws_everything |= planned.touches.draws_everything || !planned.touches.draws.is_empty();
         self.analyzer.may_write |= planned.may_write;
         let modelled = matches!(

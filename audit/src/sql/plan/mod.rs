@@ -80,7 +80,7 @@ impl Planned {
             Kind::Merge(merge) => merge.ctes.is_empty(),
             _ => false,
         };
-        plain && !self.touches.writes_everything
+        plain && !self.touches.writes_everything && self.touches.unfollowed.is_empty()
     }
 
     /// Whether the answer says that no row was written, so that it left nothing behind.
@@ -281,6 +281,8 @@ struct WrittenKey<'p> {
 pub struct Touches {
     pub read: Vec<TableId>,
     pub written: Vec<TableId>,
+    /// Those of them that a routine writes which is not followed: nobody knows how.
+    pub unfollowed: Vec<TableId>,
     /// Those of them whose rows may come, go, or get another key.
     pub moved: Vec<TableId>,
     /// Those of them of which other rows may be written if something else is read before.
@@ -292,6 +294,8 @@ pub struct Touches {
     pub draws: Vec<(TableId, Option<usize>)>,
     /// It may draw from any sequence, or set it.
     pub draws_everything: bool,
+    /// A routine that is not followed may commit before it ends.
+    pub commits: bool,
     /// It may change any setting of its session.
     pub changes_session: bool,
 }
