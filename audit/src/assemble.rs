@@ -95,6 +95,8 @@ struct Open {
     failed: bool,
     /// It began before it was seen.
     torn: bool,
+    /// Since when its connection is lost; what was sent behind is still to come.
+    lost: Option<Nanos>,
     /// What the session said of its transactions when this one began, and at its savepoints.
     began: Said,
     savepoints: Vec<(String, Said)>,
@@ -370,6 +372,7 @@ impl Assembler {
             ready: seen.ready,
             failed: false,
             torn: seen.before == Status::InBlock,
+            lost: None,
             began: session.said,
             savepoints: Vec::new(),
         });
@@ -442,13 +445,10 @@ impl Assembler {
                     ended.abandon(out);
                 }
             }
+            // Unless a COMMIT was sent behind it, losing the connection rolls it back.
+            _ if lost && open.explicit => drop(open.lost.get_or_insert(seen.window.sent)),
             _ if lost => {
-                let end = if open.explicit {
-                    // The block was never committed: losing the connection rolls it back.
-                    End::Aborted(Window::new(seen.window.sent, Nanos::MAX))
-                } else {
-                    End::Unknown(Window::new(seen.window.sent, Nanos::MAX))
-                };
+                let end = End::Unknown(Window::new(seen.window.sent, Nanos::MAX));
                 close(session, end, self.server_default, out);
             }
             _ => {
@@ -518,12 +518,10 @@ impl Assembler {
         };
         let Some(open) = &session.open else { return };
         if open.explicit {
-            close(
-                session,
-                End::Aborted(Window::new(at, at)),
-                self.server_default,
-                out,
-            );
+            let window = open
+                .lost
+                .map_or(Window::new(at, at), |lost| Window::new(lost, Nanos::MAX));
+            close(session, End::Aborted(window), self.server_default, out);
         } else {
             close_implicit(session, self.server_default, out);
         }
@@ -592,6 +590,7 @@ fn reopen(session: &mut Session, chain: bool, modes: Modes, seen: &Observation) 
             ready: seen.ready,
             failed: false,
             torn: false,
+            lost: None,
             began: session.said,
             savepoints: Vec::new(),
         });
@@ -722,6 +721,40 @@ mod tests {
         out.clear();
         say(&mut assembler, "select 2", 4, 5, &mut out);
         assert!(matches!(&out[..], [Assembled::Ended(txn)] if matches!(txn.end, End::Committed(_))));
+    }
+
+    #[test]
+    fn a_commit_that_was_sent_behind_what_is_lost_may_have_been_done() {
+        let ended = |last: Option<&str>| {
+            let mut assembler = Assembler::default();
+            let mut out = Vec::new();
+            assembler.take(session(1, 0), &mut out);
+            let told = ["begin", "update t set a = 1", "update t set a = 2"]
+                .into_iter()
+                .chain(last);
+            for (seq, text) in told.enumerate() {
+                let at = 10 * seq as u64 + 10;
+                let Record::Statement(mut seen) = statement(text, at, at + 5) else {
+                    unreachable!()
+                };
+                seen.seq = seq as u64;
+                if seq > 1 {
+                    seen.outcome = Outcome::Lost;
+                }
+                assembler.take(Record::Statement(seen), &mut out);
+            }
+            let over = Record::SessionEnd {
+                session: SessionId(1),
+                at: 99,
+            };
+            assembler.take(over, &mut out);
+            match &out[..] {
+                [Assembled::Ended(txn)] => txn.end,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(matches!(ended(Some("commit")), End::Unknown(window) if window.sent == 40));
+        assert!(matches!(ended(None), End::Aborted(window) if window == Window::new(30, Nanos::MAX)));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! transaction control, or may hold several statements, goes to PostgreSQL's own grammar. Answers are
 //! remembered by text.
 
-use crate::trace::config;
+use crate::sql::config;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{TransactionStmtKind, VariableSetKind, a_const};
 use pgassay_rules::Level;

@@ -502,10 +502,12 @@ fn run_step(
             attempt.calls |= planned.only_calls();
         }
         let is_anything = |effect: &Effect| matches!(effect, Effect::HavocEverything { .. });
-        // The rows of a table that is made of a query are not followed; what the table is, is.
-        let is_followed = |ddl: &Ddl| {
-            let makes_table = matches!(ddl.statement, NodeEnum::CreateTableAsStmt(_));
-            makes_table && matches!(coverage, Coverage::Partial(_))
+        let is_followed = |ddl: &Ddl| match ddl.statement {
+            // Its rows are not followed; what the table is, is.
+            NodeEnum::CreateTableAsStmt(_) => matches!(coverage, Coverage::Partial(_)),
+            // Nothing more is known of the tables that it names; everything else stays what it is.
+            NodeEnum::AlterTableStmt(_) => ddl.names_known,
+            _ => false,
         };
         let is_half_known = match &planned.kind {
             Kind::Ddl(ddl) => coverage != Coverage::Checked && !is_followed(ddl),

@@ -10,6 +10,8 @@
 //!     parameters, and on nothing else; constants that a plan does look at are pinned.
 
 pub mod token;
+mod mention;
+pub mod config;
 pub mod plan;
 pub mod planner;
 mod analyze;

@@ -2,7 +2,6 @@
 
 pub mod observation;
 pub mod rows;
-pub mod config;
 pub mod lex;
 pub mod shape;
 pub mod journal;

@@ -6,10 +6,11 @@
 //!   - a body that is not understood to its last word may write everything, unless its function promises not to;
 //!   - SQL that is put together at run time, DDL and settings count as not understood.
 
-use super::{Analyzer, strings_of};
+use super::Analyzer;
+use crate::sql::config;
 use crate::state::Catalog;
 use crate::state::catalog::{ANYWHERE, Function, Table};
-use crate::trace::{config, lex};
+use crate::trace::lex;
 use crate::value::catalog::CATALOG;
 use crate::value::oid;
 use pg_query::NodeEnum;
@@ -146,19 +147,7 @@ impl Analyzer<'_> {
             NodeEnum::SelectStmt(select) if select.into_clause.is_none() => {
                 return self.raw_touches(node, false);
             }
-            NodeEnum::CallStmt(call) => {
-                let Some(call) = &call.funccall else {
-                    return self.touch_everything();
-                };
-                let names = strings_of(&call.funcname);
-                let schema = (names.len() > 1).then(|| names[0].to_owned());
-                let name = names.last().copied().unwrap_or("").to_owned();
-                call.args
-                    .iter()
-                    .filter_map(|node| node.node.as_ref())
-                    .for_each(|argument| self.raw_touches(argument, false));
-                return self.raw_call(&name, schema.as_deref());
-            }
+            NodeEnum::CallStmt(_) => return self.raw_touches(node, false),
             NodeEnum::InsertStmt(insert) => insert.relation.as_ref(),
             NodeEnum::UpdateStmt(update) => update.relation.as_ref(),
             NodeEnum::DeleteStmt(delete) => delete.relation.as_ref(),

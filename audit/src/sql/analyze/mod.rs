@@ -30,9 +30,9 @@ use super::plan::{
 };
 use super::planner::{SessionSettings, bare};
 use super::token::Shape;
+use crate::sql::config::{self, SetConfig};
 use crate::state::catalog::{Column, Function};
 use crate::state::{Catalog, TableId};
-use crate::trace::config::{self, SetConfig};
 use crate::value::{CastKind, Collation, Context, TypeOid, Types, UserTypes, Value, oid};
 use pg_query::NodeEnum;
 use rustc_hash::FxHashMap;

@@ -1,11 +1,12 @@
 //! Names: columns, types, tables.
 
 use super::{Analyzer, Collated, Item, ItemColumn, Result, Typed, string_of, strings_of, unmodelled};
+use crate::sql::mention::mentioned;
 use crate::sql::plan::{Expr, Touches};
 use crate::state::catalog::{Table, TableKind};
 use crate::value::{self, Collation, TypeOid, oid};
 use pg_query::protobuf as pg;
-use pg_query::{Node, NodeEnum, NodeRef};
+use pg_query::{Node, NodeEnum};
 use std::sync::Arc;
 
 impl Analyzer<'_> {
@@ -218,36 +219,13 @@ impl Analyzer<'_> {
 
     /// Everything that an unmodelled piece of a statement may touch, from the raw tree.
     pub(super) fn raw_touches(&mut self, node: &NodeEnum, writes: bool) {
-        let mut ranges = Vec::new();
-        let mut calls = Vec::new();
-        let mut write_all = false;
-        for (node, _, _, _) in node.nodes() {
-            match node {
-                NodeRef::RangeVar(range) => ranges.push((range.schemaname.clone(), range.relname.clone())),
-                NodeRef::FuncCall(call) => {
-                    let names = strings_of(&call.funcname);
-                    let schema = (names.len() > 1).then(|| names[0].to_owned());
-                    calls.push((schema, names.last().copied().unwrap_or("").to_owned()));
-                }
-                NodeRef::InsertStmt(_)
-                | NodeRef::UpdateStmt(_)
-                | NodeRef::DeleteStmt(_)
-                | NodeRef::MergeStmt(_) => {
-                    write_all = true;
-                }
-                _ => {}
-            }
-        }
-        for (schema, name) in ranges {
-            let schema = (!schema.is_empty()).then_some(schema.as_str());
-            match self
-                .catalog
-                .find(schema, &name, &self.settings.search_path)
-                .cloned()
-            {
+        let said = mentioned(node);
+        for (schema, name) in said.tables {
+            let path = &self.settings.search_path;
+            match self.catalog.find(schema.as_deref(), &name, path).cloned() {
                 Some(table) => {
                     self.touch_read(&table);
-                    if writes || write_all {
+                    if writes || said.writes {
                         self.touch_write(&table);
                     }
                 }
@@ -257,9 +235,26 @@ impl Analyzer<'_> {
                 }
             }
         }
-        for (schema, name) in calls {
+        // What is only defined is not called.
+        let defines = matches!(
+            node,
+            NodeEnum::CreateTrigStmt(_)
+                | NodeEnum::CreateFunctionStmt(_)
+                | NodeEnum::ViewStmt(_)
+                | NodeEnum::RuleStmt(_)
+                | NodeEnum::CreatePolicyStmt(_)
+        );
+        for call in said.calls.into_iter().filter(|_| !defines) {
+            let (schema, name) = call.name;
             self.raw_call(&name, schema.as_deref());
         }
+    }
+
+    /// Whether every table that a statement names is known.
+    pub(super) fn knows_tables(&self, node: &NodeEnum) -> bool {
+        let path = &self.settings.search_path;
+        let mut tables = mentioned(node).tables.into_iter();
+        tables.all(|(schema, name)| self.catalog.find(schema.as_deref(), &name, path).is_some())
     }
 
     pub(super) fn touch_read(&mut self, table: &Arc<Table>) {

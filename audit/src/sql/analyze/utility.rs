@@ -257,6 +257,7 @@ impl Analyzer<'_> {
                 self.may_write = true;
                 let ddl = Ddl {
                     statement: node.clone(),
+                    names_known: self.knows_tables(&node),
                     search_path: self.settings.search_path.clone(),
                     text: Arc::from(self.text.as_str()),
                 };

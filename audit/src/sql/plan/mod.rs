@@ -29,10 +29,10 @@ pub use write::{
     MergeAction, MergeWhen, Returning, TableChecks, Update,
 };
 
+use crate::sql::config::SetConfig;
 use crate::state::catalog::ForeignKey;
 use crate::state::{Catalog, TableId};
 use crate::trace::Outcome;
-use crate::trace::config::SetConfig;
 use crate::value::{CastKind, TypeOid};
 use pgassay_rules::Level;
 use std::sync::Arc;
@@ -447,6 +447,8 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Ddl {
     pub statement: pg_query::NodeEnum,
+    /// Every table that it names is in the catalog.
+    pub names_known: bool,
     pub search_path: Vec<String>,
     pub text: Arc<str>,
 }

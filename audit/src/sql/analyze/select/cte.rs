@@ -2,6 +2,7 @@
 
 use super::returned;
 use crate::sql::analyze::{Analyzer, Result, VisibleCte, strings_of, unmodelled};
+use crate::sql::mention::mentioned;
 use crate::sql::plan::{Cte, CteQuery};
 use crate::value::TypeOid;
 use pg_query::NodeEnum;
@@ -77,10 +78,8 @@ impl Analyzer<'_> {
 
     pub(super) fn refers_to(&self, select: &pg::SelectStmt, name: &str) -> bool {
         let node = NodeEnum::SelectStmt(Box::new(select.clone()));
-        node.nodes().into_iter().any(|(node, _, _, _)| match node {
-            pg_query::NodeRef::RangeVar(range) => range.schemaname.is_empty() && range.relname == name,
-            _ => false,
-        })
+        let mut tables = mentioned(&node).tables.into_iter();
+        tables.any(|(schema, table)| schema.is_none() && table == name)
     }
 
     pub(super) fn recursive_cte(

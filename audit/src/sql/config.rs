@@ -4,8 +4,9 @@
 //!
 //! Always true: what does not stand there as a constant is not known, and said to be so.
 
-use pg_query::protobuf::{self as pg, a_const};
-use pg_query::{Node, NodeEnum, NodeRef};
+use super::mention::{Call, mentioned};
+use pg_query::NodeEnum;
+use pg_query::protobuf as pg;
 
 /// One call of set_config.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,25 +44,19 @@ pub fn calls(parsed: &pg::ParseResult) -> Vec<SetConfig> {
 
 /// The calls in one statement.
 pub fn calls_in(node: &NodeEnum) -> Vec<SetConfig> {
-    let mut calls: Vec<SetConfig> = node
-        .nodes()
+    let calls = mentioned(node)
+        .calls
         .into_iter()
-        .filter_map(|(node, ..)| match node {
-            NodeRef::FuncCall(call) => of_call(call),
-            _ => None,
-        })
-        .collect();
+        .filter(|call| call.name.1 == NAME);
+    let calls: Vec<SetConfig> = calls.map(|call| of_call(&call, None)).collect();
     let plain = match node {
         NodeEnum::SelectStmt(select) => made_once(select),
         _ => Vec::new(),
     };
-    if plain.len() == calls.len() {
-        return plain;
+    match plain.len() == calls.len() {
+        true => plain,
+        false => calls,
     }
-    for call in &mut calls {
-        call.column = None;
-    }
-    calls
 }
 
 /// The calls that are the columns of an answer of one row.
@@ -80,40 +75,23 @@ fn made_once(select: &pg::SelectStmt) -> Vec<SetConfig> {
         let Some(NodeEnum::ResTarget(target)) = &target.node else {
             return None;
         };
-        let Some(NodeEnum::FuncCall(call)) = &target.val.as_ref()?.node else {
+        let called = target.val.as_ref()?.node.as_ref()?;
+        let NodeEnum::FuncCall(_) = called else {
             return None;
         };
-        let call = of_call(call)?;
-        Some(SetConfig {
-            column: Some(column),
-            ..call
-        })
+        // What stands in its arguments comes behind it.
+        let call = mentioned(called).calls.into_iter().next()?;
+        (call.name.1 == NAME).then(|| of_call(&call, Some(column)))
     });
     calls.collect()
 }
 
-fn of_call(call: &pg::FuncCall) -> Option<SetConfig> {
-    let Some(NodeEnum::String(name)) = &call.funcname.last()?.node else {
-        return None;
-    };
-    let constant = |place: usize| call.args.get(place).and_then(constant);
-    (name.sval == NAME).then(|| SetConfig {
-        name: match constant(0) {
-            Some(a_const::Val::Sval(name)) => Some(name.sval.to_ascii_lowercase()),
-            _ => None,
-        },
-        local: match constant(2) {
-            Some(a_const::Val::Boolval(local)) => Some(local.boolval),
-            _ => None,
-        },
-        column: None,
-    })
-}
-
-fn constant(node: &Node) -> Option<a_const::Val> {
-    match node.node.as_ref()? {
-        NodeEnum::AConst(constant) => constant.val.clone(),
-        _ => None,
+fn of_call(call: &Call, column: Option<usize>) -> SetConfig {
+    let argument = |place: usize| call.arguments.get(place).cloned().flatten();
+    SetConfig {
+        name: argument(0).map(|name| name.to_ascii_lowercase()),
+        local: argument(2).and_then(|local| local.parse().ok()),
+        column,
     }
 }
 
