@@ -434,7 +434,8 @@ impl Table {
             None => self.kind == TableKind::Foreign,
             Some("trigger") => self.triggers.is_empty(),
             Some(
-                "check_constraint"
+                "alter_partition"
+                | "check_constraint"
                 | "exclusion_constraint"
                 | "partition_constraint"
                 | "partition_columns"

@@ -135,20 +135,20 @@ impl DdlRun<'_, '_> {
     fn lose_track(&self, reason: &str) {
         let touched = &self.run.planned.touches.written;
         let is_part = |table: &&Arc<Table>| touched.contains(&table.id) || touched.contains(&table.storage);
-        let tables: Vec<TableId> = self
-            .catalog
-            .tables()
-            .into_iter()
-            .filter(is_part)
-            .map(|t| t.id)
-            .collect();
+        let tables: Vec<&Arc<Table>> = self.catalog.tables().into_iter().filter(is_part).collect();
+        // Whoever writes one of them may write another.
+        let triggers: Vec<Trigger> = tables.iter().flat_map(|t| t.triggers.clone()).collect();
+        let wild = tables.iter().find(|table| table.writes_reach_anywhere());
+        let wild = wild.and_then(|table| table.unmodelled_write.clone());
+        let reason_to_write = wild.as_deref().unwrap_or(reason);
         self.run.effects.borrow_mut().clear();
         if !tables.is_empty() {
             self.edit(|editor| {
-                for id in &tables {
-                    editor.alter(*id, |table| {
+                for table in &tables {
+                    editor.alter(table.id, |table| {
                         table.unmodelled_read = Some(reason.to_owned());
-                        table.unmodelled_write = Some(reason.to_owned());
+                        table.unmodelled_write = Some(reason_to_write.to_owned());
+                        table.triggers.clone_from(&triggers);
                     });
                 }
             });
