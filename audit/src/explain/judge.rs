@@ -280,12 +280,16 @@ impl Explainer {
             if attempt.calls {
                 self.called_at = self.busy_until;
             }
-            Explainer::note_unfollowed(&mut self.unfollowed, txn, attempt);
+            self.unfollowed.note(txn, attempt);
             let (running, lasting) = (&attempt.session, &attempt.lasting);
             let ended = task
                 .session
                 .ended(txn.id.number, task.is_committed(), running, lasting, certain);
             self.sessions.insert(txn.id.session, ended);
+        }
+        let names = self.unfollowed.take_names();
+        if !names.is_empty() {
+            self.lose_named(&names);
         }
         self.refresh();
         if self.worlds.len() > 1 {

@@ -32,6 +32,7 @@ pub mod judge;
 pub mod wait;
 pub mod reread;
 pub mod renew;
+pub mod upheaval;
 
 use crate::assemble::{Assembler, End, Transaction};
 use crate::interpret::{Difference, Effect};
@@ -57,6 +58,7 @@ use spot::Spot;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use upheaval::Unfollowed;
 use wait::Waiting;
 use world::{Explained, World};
 
@@ -145,7 +147,7 @@ pub struct Explainer {
     /// When the last of those had ended that called a routine which may write.
     called_at: Nanos,
     /// Until when the catalog may have been changed in a way that nobody followed.
-    unfollowed: Option<Nanos>,
+    unfollowed: Unfollowed,
     /// What happened before this is forgotten.
     collected: Nanos,
     /// How many worlds beside the first there were at the last garbage collections, all in all.
@@ -183,7 +185,7 @@ impl Explainer {
             spots: FxHashMap::default(),
             busy_until: 0,
             called_at: 0,
-            unfollowed: None,
+            unfollowed: Unfollowed::default(),
             collected: 0,
             apart: 0,
             spent: 0,

@@ -7,9 +7,8 @@
 
 use super::Explainer;
 use super::asked::Asked;
-use super::run::Attempt;
 use super::world::World;
-use crate::assemble::{End, Transaction};
+use crate::assemble::Transaction;
 use crate::control::Control;
 use crate::sql::Kind;
 use crate::state::{Catalog, TableId};
@@ -33,17 +32,6 @@ impl Explainer {
     /// Until when the catalog may have been changed in a way that nobody followed, since this was last asked.
     pub fn take_unfollowed(&mut self) -> Option<Nanos> {
         self.unfollowed.take()
-    }
-
-    pub(super) fn note_unfollowed(unfollowed: &mut Option<Nanos>, txn: &Transaction, attempt: &Attempt) {
-        let until = match txn.end {
-            End::Committed(window) => window.done,
-            End::Unknown(window) => window.sent.saturating_add(LIMBO_NS),
-            End::Aborted(_) => return,
-        };
-        if attempt.unfollowed {
-            *unfollowed = (*unfollowed).max(Some(until));
-        }
     }
 
     /// The tables that a transaction is about; `None` if it may be about more than is known.
@@ -87,6 +75,28 @@ impl Explainer {
             let planned = &asked.prepared.planned;
             planned.touches.writes_everything || matches!(planned.kind, Kind::Ddl(_))
         })
+    }
+
+    /// What these tables look like by now, or those with indexes of these names, cannot be told.
+    pub(super) fn lose_named(&mut self, names: &[String]) {
+        const REASON: &str = "overlapping_ddl";
+        for world in &mut self.worlds {
+            let is_named = |name: &String| names.contains(&name.to_lowercase());
+            let tables = world.store.catalog.tables().into_iter();
+            let lost: Vec<TableId> = tables
+                .filter(|table| is_named(&table.name) || table.keys.iter().any(|key| is_named(&key.name)))
+                .map(|table| table.id)
+                .collect();
+            let catalog = world.store.catalog.with(|editor| {
+                for id in lost {
+                    editor.alter(id, |table| {
+                        table.unmodelled_read = Some(REASON.to_owned());
+                        table.unmodelled_write = Some(REASON.to_owned());
+                    });
+                }
+            });
+            world.store.catalog = Arc::new(catalog);
+        }
     }
 
     /// Takes over a catalog; those who waited to be judged by the old one are returned.

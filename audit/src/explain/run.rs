@@ -159,6 +159,8 @@ pub struct Attempt {
     pub calls: bool,
     /// It may have changed the catalog in a way that nobody followed.
     pub unfollowed: bool,
+    /// What it names where it changes the catalog for everybody.
+    pub upheaval: Vec<String>,
     /// What it saw was found by the solver.
     pub solved: bool,
     /// The run crashed, and said this.
@@ -209,6 +211,7 @@ impl Attempt {
             astray: Vec::new(),
             calls: false,
             unfollowed: false,
+            upheaval: Vec::new(),
             solved: false,
             crash: None,
             written: Vec::new(),
@@ -509,6 +512,11 @@ fn run_step(
             NodeEnum::AlterTableStmt(_) => ddl.names_known,
             _ => false,
         };
+        if let Kind::Ddl(ddl) = &planned.kind
+            && !ddl.is_temporary()
+        {
+            attempt.upheaval.extend(ddl.names.iter().cloned());
+        }
         let is_half_known = match &planned.kind {
             Kind::Ddl(ddl) => coverage != Coverage::Checked && !is_followed(ddl),
             _ => false,

@@ -67,6 +67,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "another database of the same server: one is judged",
     ),
     (
+        "overlapping_ddl",
+        "several changed what a table is at once, and nobody can tell who came first",
+    ),
+    (
         "own_writes",
         "at this level a transaction need not see what it wrote itself",
     ),

@@ -3,9 +3,10 @@
 use super::option::{option_name, option_text};
 use super::{Analyzer, Level, Result, strings_of, unmodelled};
 use crate::sql::plan::{CopyFormat, CopyFrom, CopyTo, Ddl, FetchDirection, Kind};
-use crate::state::TableId;
+use crate::state::catalog::ANYWHERE;
+use crate::state::{Catalog, TableId};
 use crate::value::TypeOid;
-use pg_query::protobuf::{self as pg, TransactionStmtKind, VariableSetKind};
+use pg_query::protobuf::{self as pg, Token, TransactionStmtKind, VariableSetKind};
 use pg_query::{Node, NodeEnum};
 use pgassay_rules::Level as Isolation;
 use std::sync::Arc;
@@ -28,6 +29,22 @@ fn takes_snapshot(node: &NodeEnum) -> bool {
             | NodeEnum::UnlistenStmt(_)
             | NodeEnum::CheckPointStmt(_)
     )
+}
+
+/// The identifiers in a text, and key words that are the name of a table.
+fn names_in(text: &str, catalog: &Catalog) -> Arc<[String]> {
+    let Ok(scanned) = pg_query::scan(text) else {
+        return Arc::from([]);
+    };
+    let names = scanned.tokens.iter().filter_map(|token| {
+        let word = text
+            .get(token.start as usize..token.end as usize)?
+            .trim_matches('"');
+        let is_name =
+            token.token() == Token::Ident || catalog.find(None, word, &[ANYWHERE.to_owned()]).is_some();
+        is_name.then(|| word.to_lowercase())
+    });
+    names.collect()
 }
 
 impl Analyzer<'_> {
@@ -258,6 +275,7 @@ impl Analyzer<'_> {
                 let ddl = Ddl {
                     statement: node.clone(),
                     names_known: self.knows_tables(&node),
+                    names: names_in(&self.text, self.catalog),
                     search_path: self.settings.search_path.clone(),
                     text: Arc::from(self.text.as_str()),
                 };

@@ -449,6 +449,8 @@ pub struct Ddl {
     pub statement: pg_query::NodeEnum,
     /// Every table that it names is in the catalog.
     pub names_known: bool,
+    /// What it names: tables, indexes, columns.
+    pub names: Arc<[String]>,
     pub search_path: Vec<String>,
     pub text: Arc<str>,
 }
