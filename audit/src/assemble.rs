@@ -12,7 +12,7 @@
 use crate::control::{Classifier, Control, Modes};
 use crate::state::catalog::RoleSettings;
 use crate::trace::{
-    Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window,
+    CatalogPart, Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window,
 };
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
@@ -53,6 +53,8 @@ pub struct Transaction {
     pub read_only: bool,
     /// Its begin, or what decides about its level, was not seen: nobody can tell what it should have seen.
     pub vague: bool,
+    /// It reads a snapshot that somebody else has taken, at a time that nobody knows.
+    pub borrows: bool,
     /// Begun by BEGIN; otherwise a single statement or one request group.
     pub explicit: bool,
     pub facts: Arc<SessionFacts>,
@@ -95,6 +97,7 @@ struct Open {
     failed: bool,
     /// It began before it was seen.
     torn: bool,
+    borrows: bool,
     /// Since when its connection is lost; what was sent behind is still to come.
     lost: Option<Nanos>,
     /// What the session said of its transactions when this one began, and at its savepoints.
@@ -178,26 +181,29 @@ pub struct Assembler {
 const OVER_MAX: usize = 64;
 
 impl Assembler {
-    /// The server's own default level, for sessions that say nothing.
-    pub fn default_level(&mut self, level: Level) {
-        self.server_default = Some(level);
-    }
-
-    /// What the sessions of some roles begin with instead.
-    pub fn default_of_roles(&mut self, roles: RoleSettings) {
-        self.roles = roles;
+    /// What sessions begin with from now on, if they say nothing themselves.
+    pub fn expect_settings(&mut self, server: &[(String, String)], catalog: &[CatalogPart]) {
+        let level = server
+            .iter()
+            .find(|(name, _)| name == "default_transaction_isolation");
+        self.server_default = level
+            .and_then(|(_, level)| level.parse().ok())
+            .or(self.server_default);
+        self.roles = RoleSettings::from_answers(catalog);
     }
 
     /// What a session says of its transactions when it begins.
     fn startup(&self, facts: &SessionFacts) -> Said {
-        let modes = startup_modes(self.roles.of(&facts.user).chain(&facts.parameters));
+        let mut modes = startup_modes(self.roles.of(&facts.user).chain(&facts.parameters));
         let is_of_another = self
             .roles
             .are_of_another(&facts.user, "default_transaction_isolation");
-        Said {
-            modes,
-            vague: modes.level.is_none() && is_of_another,
+        let vague = modes.level.is_none() && is_of_another;
+        if !is_of_another {
+            // Later it may be another one, for those who come then.
+            modes.level = modes.level.or(self.server_default);
         }
+        Said { modes, vague }
     }
 
     pub fn take(&mut self, record: Record, out: &mut Vec<Assembled>) {
@@ -372,6 +378,7 @@ impl Assembler {
             ready: seen.ready,
             failed: false,
             torn: seen.before == Status::InBlock,
+            borrows: false,
             lost: None,
             began: session.said,
             savepoints: Vec::new(),
@@ -396,6 +403,7 @@ impl Assembler {
                     said.vague &= modes.level.is_none();
                 }
                 Control::ResetDefault | Control::ResetAll | Control::DiscardAll => *said = session.initial,
+                Control::TakeSnapshot => open.borrows = true,
                 Control::Savepoint(name) => open.savepoints.push((name.clone(), *said)),
                 Control::RollbackTo(name) => {
                     if let Some(at) = open.savepoints.iter().rposition(|(n, _)| n == name) {
@@ -590,6 +598,7 @@ fn reopen(session: &mut Session, chain: bool, modes: Modes, seen: &Observation) 
             ready: seen.ready,
             failed: false,
             torn: false,
+            borrows: false,
             lost: None,
             began: session.said,
             savepoints: Vec::new(),
@@ -661,6 +670,7 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         level,
         read_only,
         vague,
+        borrows: open.borrows,
         explicit: open.explicit,
         facts: session.facts.clone(),
         steps: open.steps,

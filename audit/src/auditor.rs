@@ -24,7 +24,6 @@ use crate::points::CommitId;
 use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
-use crate::state::catalog::RoleSettings;
 use crate::trace::lex::{self, Effect};
 use crate::trace::{
     CatalogRead, Gap, NOBODY, Nanos, Observation, Outcome, Record, Status, TableName, Window,
@@ -232,15 +231,8 @@ impl Auditor {
         self.stats.taken += 1;
         match record {
             Record::Bootstrap(bootstrap) => {
-                let level = bootstrap
-                    .settings
-                    .iter()
-                    .find(|(n, _)| n == "default_transaction_isolation");
-                if let Some(level) = level.and_then(|(_, v)| v.parse().ok()) {
-                    self.assembler.default_level(level);
-                }
-                let roles = RoleSettings::from_answers(&bootstrap.catalog);
-                self.assembler.default_of_roles(roles);
+                self.assembler
+                    .expect_settings(&bootstrap.settings, &bootstrap.catalog);
                 self.sequencer
                     .add_other(bootstrap.window.done, Item::Bootstrap(Arc::from(bootstrap)));
             }
@@ -251,8 +243,7 @@ impl Auditor {
             Record::Catalog(read) => {
                 // Nothing but its version is there if it is known already.
                 if read.catalog.len() > 1 {
-                    let roles = RoleSettings::from_answers(&read.catalog);
-                    self.assembler.default_of_roles(roles);
+                    self.assembler.expect_settings(&read.settings, &read.catalog);
                 }
                 self.sequencer.add_other(read.at, Item::Catalog(Arc::from(read)));
             }
@@ -605,8 +596,13 @@ impl Auditor {
         if let Some(until) = self.may_change_unseen(txn) {
             self.distrust_catalog(until, || format!("not wholly seen, or lost: {}", said_by(txn)));
         }
-        if txn.vague {
-            self.tally.count_unjudged(txn, "begun_unseen");
+        if txn.vague || txn.borrows {
+            let reason = if txn.vague {
+                "begun_unseen"
+            } else {
+                "borrowed_snapshot"
+            };
+            self.tally.count_unjudged(txn, reason);
             self.explainer.follow(txn);
             self.agenda.due.push_back(Due::Retry);
             return;

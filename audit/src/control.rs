@@ -32,6 +32,8 @@ pub enum Control {
     RollbackPrepared(String),
     /// SET TRANSACTION, or SET transaction_isolation.
     SetTransaction(Modes),
+    /// SET TRANSACTION SNAPSHOT.
+    TakeSnapshot,
     /// SET SESSION CHARACTERISTICS, or SET default_transaction_….
     SetDefault(Modes),
     /// RESET default_transaction_….
@@ -168,6 +170,7 @@ fn control_of(node: &NodeEnum) -> Control {
             VariableSetKind::VarSetMulti if set.name == "TRANSACTION" => {
                 Control::SetTransaction(modes_of(&set.args))
             }
+            VariableSetKind::VarSetMulti if set.name == "TRANSACTION SNAPSHOT" => Control::TakeSnapshot,
             VariableSetKind::VarSetMulti if set.name == "SESSION CHARACTERISTICS" => {
                 Control::SetDefault(modes_of(&set.args))
             }

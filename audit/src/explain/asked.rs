@@ -163,6 +163,9 @@ impl Asked {
         let context = &session.context;
         let planned = &*self.prepared.planned;
         let run = || {
+            if session.settings.is_replica && planned.may_write {
+                return interpret::widened(planned, "session_replication_role", context);
+            }
             let told = interpret::Told::of(&seen.outcome);
             interpret::execute_told(&self.prepared, &self.parameters, told, views, context)
         };

@@ -273,6 +273,7 @@ impl Facts {
             "bytea_output" => now.bytea_output.clone_from(&settings.bytea_output),
             "extra_float_digits" => now.extra_float_digits = settings.extra_float_digits,
             "standard_conforming_strings" => now.standard_strings = settings.standard_strings,
+            "session_replication_role" => now.is_replica = settings.is_replica,
             _ => {}
         }
     }
@@ -323,6 +324,7 @@ impl Facts {
             "intervalstyle" => self.settings.interval_style = value.to_owned(),
             "bytea_output" => self.settings.bytea_output = value.to_owned(),
             "extra_float_digits" => self.settings.extra_float_digits = value.trim().parse().unwrap_or(-99),
+            "session_replication_role" => self.settings.is_replica = value.eq_ignore_ascii_case("replica"),
             "standard_conforming_strings" => {
                 self.settings.standard_strings = value.eq_ignore_ascii_case("on")
             }
@@ -354,6 +356,7 @@ const SETTINGS: &[&str] = &[
     "bytea_output",
     "extra_float_digits",
     "standard_conforming_strings",
+    "session_replication_role",
 ];
 
 fn matters(name: &str) -> bool {

@@ -15,6 +15,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "the transaction was open before the recording began",
     ),
     (
+        "borrowed_snapshot",
+        "the transaction took over a snapshot of another one (SET TRANSACTION SNAPSHOT)",
+    ),
+    (
         "cascade_of_unknown",
         "a cascade may have touched rows that nobody has seen",
     ),

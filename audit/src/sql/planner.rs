@@ -31,6 +31,8 @@ pub struct SessionSettings {
     pub extra_float_digits: i32,
     /// `standard_conforming_strings` off makes backslashes in plain strings mean something.
     pub standard_strings: bool,
+    /// `session_replication_role` is `replica`: neither triggers nor foreign keys do anything.
+    pub is_replica: bool,
     /// The schema of the session's temporary tables; in the search path once there are any.
     pub temporary: Arc<str>,
 }
@@ -45,6 +47,7 @@ impl Default for SessionSettings {
             bytea_output: "hex".to_owned(),
             extra_float_digits: 1,
             standard_strings: true,
+            is_replica: false,
             temporary: Arc::from(crate::state::catalog::TEMPORARY),
         }
     }

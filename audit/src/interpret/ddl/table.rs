@@ -239,6 +239,12 @@ impl DdlRun<'_, '_> {
                     column.generated = true;
                     column.default = Some(self.expression_text(expr)?);
                 }
+                // Said of the constraint before it; INITIALLY DEFERRED says as much.
+                Ok(ConstrType::ConstrAttrDeferrable | ConstrType::ConstrAttrDeferred) => {
+                    if let Some((_, last)) = draft.constraints.last_mut() {
+                        last.deferrable = true;
+                    }
+                }
                 _ => draft
                     .constraints
                     .push((Some(definition.colname.clone()), (**constraint).clone())),
