@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) function_count: u32,
     pub(crate) user_types: Arc<UserTypes>,
     pub(crate) role_settings: RoleSettings,
+    /// What is called when the catalog is changed.
+    pub(crate) event_triggers: Arc<[Trigger]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,6 +276,11 @@ impl Catalog {
 
     pub fn collation_is_c(&self) -> bool {
         self.inner.collation_is_c
+    }
+
+    /// What is called when the catalog is changed.
+    pub fn event_triggers(&self) -> &Arc<[Trigger]> {
+        &self.inner.event_triggers
     }
 
     pub fn role_settings(&self) -> &RoleSettings {

@@ -63,6 +63,9 @@ impl DdlRun<'_, '_> {
             if returns.names.last().and_then(string_of) == Some("trigger") {
                 function.returns = oid::TRIGGER;
             }
+            if returns.names.last().and_then(string_of) == Some("event_trigger") {
+                function.returns = oid::EVENT_TRIGGER;
+            }
         }
         for node in &create.options {
             let Some(NodeEnum::DefElem(option)) = &node.node else {

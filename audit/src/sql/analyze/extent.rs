@@ -9,7 +9,7 @@
 use super::Analyzer;
 use crate::sql::config;
 use crate::state::Catalog;
-use crate::state::catalog::{ANYWHERE, Function, Table};
+use crate::state::catalog::{ANYWHERE, Function, Trigger};
 use crate::trace::lex;
 use crate::value::catalog::CATALOG;
 use crate::value::oid;
@@ -91,9 +91,9 @@ impl Analyzer<'_> {
         }
     }
 
-    /// What the triggers of a table do when it is written.
-    pub(super) fn touch_triggers(&mut self, table: &Table) {
-        for trigger in &table.triggers {
+    /// What the triggers do that are called.
+    pub(super) fn touch_triggers(&mut self, triggers: &[Trigger]) {
+        for trigger in triggers {
             let named = self
                 .catalog
                 .find_functions(Some(&trigger.schema), &trigger.function, &[]);
@@ -201,14 +201,14 @@ fn commits(function: &Function) -> bool {
 
 /// The parser stumbles over what a trigger is given without saying so: here it is said.
 fn definition(function: &Function) -> Cow<'_, str> {
-    if function.returns != oid::TRIGGER {
+    if !matches!(function.returns, oid::TRIGGER | oid::EVENT_TRIGGER) {
         return Cow::Borrowed(&function.definition);
     }
     let body = &function.source;
     Cow::Owned(format!(
         "CREATE FUNCTION f(new record, old record, tg_name name, tg_when text, tg_level text, tg_op text, \
-         tg_relid oid, tg_relname name, tg_table_name name, tg_table_schema name, tg_nargs int, tg_argv text[]) \
-         RETURNS record LANGUAGE plpgsql AS $pgassay_body${body}$pgassay_body$"
+         tg_relid oid, tg_relname name, tg_table_name name, tg_table_schema name, tg_nargs int, tg_argv text[], \
+         tg_event text, tg_tag text) RETURNS record LANGUAGE plpgsql AS $pgassay_body${body}$pgassay_body$"
     ))
 }
 

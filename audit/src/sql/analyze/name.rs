@@ -316,7 +316,7 @@ impl Analyzer<'_> {
         } else if table.kind == TableKind::View {
             self.touch_write_of_view(table);
         }
-        self.touch_triggers(table);
+        self.touch_triggers(&table.triggers);
         for source in table.referenced_by.clone() {
             if let Some(source) = self.catalog.table(source).cloned() {
                 let cascades = source.foreign_keys.iter().any(|key| {

@@ -40,6 +40,11 @@ impl Catalog {
             };
         }
         inner.role_settings = RoleSettings::from_answers(answers);
+        let event_triggers = part("event_triggers").iter().map(|row| Trigger {
+            schema: text(row, 0).to_owned(),
+            function: text(row, 1).to_owned(),
+        });
+        inner.event_triggers = event_triggers.collect();
         inner.schemas = part("namespaces")
             .iter()
             .map(|row| text(row, 1).to_owned())

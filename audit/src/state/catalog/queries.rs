@@ -49,6 +49,10 @@ pub const QUERIES: &[(&str, &str)] = &[
         "select t.tgrelid::text, t.tgname::text, t.tgtype::text, n.nspname::text, p.proname::text from pg_catalog.pg_trigger t join pg_catalog.pg_proc p on p.oid = t.tgfoid join pg_catalog.pg_namespace n on n.oid = p.pronamespace where not t.tgisinternal and t.tgenabled <> 'D' order by t.oid",
     ),
     (
+        "event_triggers",
+        "select n.nspname::text, p.proname::text from pg_catalog.pg_event_trigger e join pg_catalog.pg_proc p on p.oid = e.evtfoid join pg_catalog.pg_namespace n on n.oid = p.pronamespace where e.evtenabled <> 'D' order by e.oid",
+    ),
+    (
         "rules",
         "select r.ev_class::text, r.rulename::text, r.ev_type::text from pg_catalog.pg_rewrite r join pg_catalog.pg_class c on c.oid = r.ev_class join pg_catalog.pg_namespace n on n.oid = c.relnamespace where not (r.rulename = '_RETURN' and c.relkind in ('v', 'm')) and n.nspname not in ('pg_catalog', 'information_schema') order by r.oid",
     ),

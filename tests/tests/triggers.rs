@@ -1,0 +1,61 @@
+//! Triggers against a real server: they write where no statement says so, and nowhere else.
+
+use pgassay::config::Writers;
+use pgassay_tests::cluster::Cluster;
+use pgassay_tests::proxy::Proxy;
+use pgassay_tests::raw::Client;
+
+/// The number of rows in the answer.
+fn ask(client: &mut Client, sql: &str) -> usize {
+    let answer = client.query(sql);
+    if let Some(error) = answer.iter().find(|m| m.tag == b'E') {
+        panic!("{sql}: {:?}", error.field('M'));
+    }
+    answer.iter().filter(|m| m.tag == b'D').count()
+}
+
+#[test]
+fn what_triggers_write_is_not_known_and_everything_else_is() {
+    let cluster = Cluster::start().unwrap();
+    let mut direct = Client::log_in(cluster.port());
+    for sql in [
+        "create table account (id int primary key, balance int)",
+        "insert into account values (1, 10), (2, 20)",
+        "create table pair (x int primary key, w int)",
+        "create table trail (op text, x int)",
+        "create function note() returns trigger language plpgsql as \
+         $$ begin insert into trail values (tg_op, new.x); return new; end $$",
+        "create trigger noted after insert or update on pair for each row execute function note()",
+        "create table ddl_log (tag text)",
+        "create function log_it() returns event_trigger language plpgsql as \
+         $$ begin insert into ddl_log values (tg_tag); end $$",
+        "create event trigger logged on ddl_command_end execute function log_it()",
+    ] {
+        ask(&mut direct, sql);
+    }
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        config.audit.writers = Writers::Exclusive;
+        config.side.enabled = true;
+        config.side.uri = Some(format!("postgresql://postgres@{}/postgres", cluster.address()));
+    });
+    let mut client = Client::log_in(proxy.port());
+    let logged = ask(&mut client, "select tag from ddl_log");
+    ask(&mut client, "insert into pair values (1, 1), (2, 2)");
+    assert_eq!(ask(&mut client, "select op, x from trail"), 2);
+    ask(&mut client, "create table more (k int)");
+    ask(&mut client, "comment on table more is 'more'");
+    ask(&mut client, "alter table more add column v int");
+    assert_eq!(ask(&mut client, "select tag from ddl_log"), logged + 3);
+    assert_eq!(ask(&mut client, "select id, balance from account order by id"), 2);
+    drop(client);
+    let summary = proxy.stop().summary();
+    let told: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
+    assert!(told.is_empty(), "{told:?}");
+    let shapes = &summary.coverage.shapes;
+    let known = shapes.iter().find(|s| s.shape.contains("from account"));
+    assert!(
+        known.is_some_and(|shape| shape.checked == 1),
+        "{:?}",
+        summary.coverage.reasons
+    );
+}
