@@ -332,8 +332,11 @@ impl Explainer {
             return;
         };
         if self.sessions.is_empty() {
-            // A server that crashes ends all of them, and leaves out some values of its sequences.
+            // A server that crashes ends all of them, leaves out some values of its sequences, and empties some tables.
             self.sequences.forget();
+            let unlogged = self.catalog.tables().into_iter().filter(|table| table.unlogged);
+            let unlogged: Vec<TableId> = unlogged.map(|table| table.storage).collect();
+            self.forget_tables(&unlogged, self.busy_until);
         }
         let version = self.catalog.version();
         let mut temporary = self.catalog.tables();

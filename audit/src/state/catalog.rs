@@ -102,6 +102,8 @@ pub struct Table {
     /// Why reads of this table mean more than they say (`row_security`, `foreign_table` …).
     pub unmodelled_read: Option<String>,
     pub temporary: bool,
+    /// A server that crashes comes back with it empty.
+    pub unlogged: bool,
     /// How it goes on, if it is a sequence and that is known.
     pub sequence: Option<Sequence>,
 }

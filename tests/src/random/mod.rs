@@ -262,7 +262,8 @@ impl Traffic {
             8..13 if features.partitions => self.on_a_partition(),
             13..16 if features.routines => self.on_a_routine(),
             16..19 if features.merges => self.merge(),
-            19 if features.upheaval => self.upheaval(),
+            // Rarely, so that something is known again in between.
+            19 if features.upheaval && self.rng.u8(0..6) == 0 => self.upheaval(),
             _ => self.plain(),
         };
         (sql, Vec::new())

@@ -139,8 +139,6 @@ impl DdlRun<'_, '_> {
                     | AlterTableType::AtResetRelOptions
                     | AlterTableType::AtClusterOn
                     | AlterTableType::AtDropCluster
-                    | AlterTableType::AtSetLogged
-                    | AlterTableType::AtSetUnLogged
                     | AlterTableType::AtReplicaIdentity
                     | AlterTableType::AtValidateConstraint
                     | AlterTableType::AtDisableTrigUser
@@ -152,6 +150,8 @@ impl DdlRun<'_, '_> {
                     | AlterTableType::AtSetCompression,
                     _,
                 ) => {}
+                (AlterTableType::AtSetLogged, _) => changed.unlogged = false,
+                (AlterTableType::AtSetUnLogged, _) => changed.unlogged = true,
                 // Those that enforce foreign keys may be among them.
                 (AlterTableType::AtDisableTrig, _) if !command.name.starts_with("RI_") => {}
                 _ => return Fault::unsure("alter_table"),

@@ -68,6 +68,7 @@ impl DdlRun<'_, '_> {
             return Fault::unsure("create_table_of");
         }
         let mut draft = Draft::new(&schema, &range.relname);
+        draft.table.unlogged = range.relpersistence == "u";
         let parent = match create.inh_relations.first() {
             None => None,
             Some(node) => match &node.node {
@@ -283,6 +284,7 @@ impl DdlRun<'_, '_> {
             .unwrap_or_default();
         let mut draft = Draft::new(&schema, &range.relname);
         draft.table.temporary = schema.starts_with(TEMPORARY);
+        draft.table.unlogged = range.relpersistence == "u";
         for (place, mut column) in columns.into_iter().enumerate() {
             if let Some(name) = names.get(place) {
                 column.name = (*name).to_owned();

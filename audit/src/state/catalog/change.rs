@@ -223,6 +223,7 @@ impl Table {
             unmodelled_write: None,
             unmodelled_read: None,
             temporary: false,
+            unlogged: false,
             sequence: None,
         }
     }

@@ -73,6 +73,7 @@ impl Catalog {
                 table.unmodelled_read = Some("foreign_table".to_owned());
                 table.unmodelled_write = Some("foreign_table".to_owned());
             }
+            table.unlogged = text(row, 10) == "u";
             partition.insert(id, is_true(row, 5));
             table.bound = optional(row, 6);
             table.partition_condition = optional(row, 9).map(Arc::from);

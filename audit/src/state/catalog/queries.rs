@@ -18,7 +18,7 @@ pub const QUERIES: &[(&str, &str)] = &[
     ),
     (
         "tables",
-        "select c.oid::text, n.nspname::text, c.relname::text, c.relkind::text, c.relrowsecurity::text, c.relispartition::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid), p.partstrat::text, pg_catalog.array_to_string(p.partattrs::int2[], ','), pg_catalog.pg_get_partition_constraintdef(c.oid) from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid where c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by c.oid",
+        "select c.oid::text, n.nspname::text, c.relname::text, c.relkind::text, c.relrowsecurity::text, c.relispartition::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid), p.partstrat::text, pg_catalog.array_to_string(p.partattrs::int2[], ','), pg_catalog.pg_get_partition_constraintdef(c.oid), c.relpersistence::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace left join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid where c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)' order by c.oid",
     ),
     (
         "columns",

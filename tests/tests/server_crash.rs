@@ -1,0 +1,76 @@
+//! A server that crashes and comes back: what was committed is there, but for unlogged tables.
+
+use pgassay::config::Writers;
+use pgassay_tests::cluster::{Cluster, Options};
+use pgassay_tests::proxy::Proxy;
+use pgassay_tests::raw::{Client, VERSION_3_0, startup};
+use pgassay_tests::wait::until;
+use std::process::Command;
+
+/// A client, unless the server is not back yet.
+fn connect(port: u16) -> Option<Client> {
+    let mut client = Client::connect(port);
+    client.send(&startup(
+        VERSION_3_0,
+        &[("user", "postgres"), ("database", "postgres")],
+    ));
+    loop {
+        match client.next()?.tag {
+            b'Z' => return Some(client),
+            b'E' => return None,
+            _ => {}
+        }
+    }
+}
+
+/// The rows of the answer, as they came.
+fn ask(client: &mut Client, sql: &str) -> Vec<Vec<u8>> {
+    let answer = client.query(sql);
+    if let Some(error) = answer.iter().find(|m| m.tag == b'E') {
+        panic!("{sql}: {:?}", error.field('M'));
+    }
+    let rows = answer.into_iter().filter(|m| m.tag == b'D');
+    rows.map(|row| row.body.to_vec()).collect()
+}
+
+#[test]
+fn unlogged_tables_may_be_empty_afterwards() {
+    // What is committed without waiting may be lost.
+    let options = Options::default().set("synchronous_commit", "on");
+    let cluster = Cluster::start_with(options).unwrap();
+    let proxy = Proxy::start_with(&cluster.address(), |config| {
+        config.audit.writers = Writers::Exclusive;
+        config.side.enabled = true;
+        config.side.uri = Some(format!("postgresql://postgres@{}/postgres", cluster.address()));
+    });
+    let mut client = Client::log_in(proxy.port());
+    ask(&mut client, "create table kept (k int primary key)");
+    ask(&mut client, "create unlogged table emptied (k int primary key)");
+    ask(&mut client, "insert into kept values (1), (2)");
+    ask(&mut client, "insert into emptied values (1), (2)");
+    assert_eq!(ask(&mut client, "select k from emptied").len(), 2);
+
+    let mut victim = Client::log_in(cluster.port());
+    let pid = ask(&mut victim, "select pg_backend_pid()");
+    let pid = String::from_utf8_lossy(&pid[0][6..]).into_owned();
+    let killed = Command::new("kill").args(["-9", &pid]).status().expect("kill");
+    assert!(killed.success(), "kill -9 {pid}");
+    while client.next().is_some() {}
+
+    let mut client = None;
+    until("the server is back", || {
+        client = connect(proxy.port());
+        client.is_some()
+    });
+    let mut client = client.expect("waited for");
+    assert_eq!(ask(&mut client, "select k from kept order by k").len(), 2);
+    assert_eq!(ask(&mut client, "select k from emptied").len(), 0);
+    ask(&mut client, "insert into emptied values (1)");
+    drop(client);
+    let summary = proxy.stop().summary();
+    let told: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
+    assert!(told.is_empty(), "{told:?}");
+    let shapes = &summary.coverage.shapes;
+    let kept = shapes.iter().find(|s| s.shape.contains("from kept"));
+    assert!(kept.is_some_and(|shape| shape.checked == 1), "{kept:?}");
+}
