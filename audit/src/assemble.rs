@@ -106,12 +106,22 @@ struct Open {
 }
 
 /// What a session has said of the transactions to come.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Said {
     modes: Modes,
     /// Part of it was not seen: what it has set since is not known.
     vague: bool,
 }
+
+/// Nothing of it was heard.
+const UNHEARD: Said = Said {
+    modes: Modes {
+        level: None,
+        read_only: None,
+        deferrable: None,
+    },
+    vague: true,
+};
 
 #[derive(Clone)]
 struct Session {
@@ -321,14 +331,8 @@ impl Assembler {
         }
         let session = self.sessions.entry(id).or_insert_with(|| Session {
             facts: Arc::new(unseen_session(&seen)),
-            said: Said {
-                vague: true,
-                ..Said::default()
-            },
-            initial: Said {
-                vague: true,
-                ..Said::default()
-            },
+            said: UNHEARD,
+            initial: UNHEARD,
             seq: None,
             number: 0,
             open: None,

@@ -3,6 +3,7 @@
 //! The life of a record in one page: assemble → sequence → explain → certify → confirm → tell. Suspicions are confirmed
 //! beside the others (`flight`), and told as if each had been confirmed on the spot.
 
+mod doubt;
 mod flight;
 mod order;
 
@@ -15,7 +16,6 @@ use crate::explain::asked::Asked;
 use crate::explain::claim;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
-use crate::explain::renew::LIMBO_NS;
 use crate::explain::run::Attempt;
 use crate::explain::session::SessionState;
 use crate::explain::{Accusation, Ahead, Explainer, Fate, Suspect};
@@ -24,12 +24,10 @@ use crate::points::CommitId;
 use crate::pool::Pool;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
-use crate::trace::lex::{self, Effect};
-use crate::trace::{
-    CatalogRead, Gap, NOBODY, Nanos, Observation, Outcome, Record, Status, TableName, Window,
-};
+use crate::trace::{CatalogRead, Gap, NOBODY, Nanos, Outcome, Record, TableName, Window};
 use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
+use doubt::{by_parts, said_by, says_more_than_data};
 use flight::Flight;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint};
@@ -365,46 +363,6 @@ impl Auditor {
                     self.sequencer.add(txn);
                 }
                 Assembled::Gap(gap) => self.sequencer.add_other(gap.window.sent, Item::Gap(gap)),
-            }
-        }
-    }
-
-    /// Somebody may have changed the catalog unseen, at the latest at `until`.
-    fn distrust_catalog(&mut self, until: Nanos, why: impl FnOnce() -> String) {
-        if !self.withheld.now().is_in_doubt() {
-            tracing::info!(why = why(), "the catalog is in doubt until it is read again");
-        }
-        self.withheld.doubt(until, self.explainer.catalog());
-    }
-
-    /// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
-    fn may_change_unseen(&self, txn: &Transaction) -> Option<Nanos> {
-        match txn.end {
-            End::Committed(window) => txn.vague.then_some(window.done),
-            End::Unknown(window) => {
-                let planned = AssertUnwindSafe(|| self.explainer.may_change_catalog(txn));
-                let is_more = || says_more_than_data(txn) && catch_unwind(planned).unwrap_or(true);
-                let until = window.sent.saturating_add(LIMBO_NS);
-                (txn.vague || is_more()).then_some(until)
-            }
-            End::Aborted(_) => None,
-        }
-    }
-
-    /// What a transaction may have committed on its way is not known until it has ended.
-    fn distrust_parts(&mut self, txn: &Transaction) {
-        let until = txn.end.window().done;
-        if by_parts(txn).any(|seen| lex::is_concurrent(&seen.text)) {
-            self.distrust_catalog(until, || format!("it may have failed half-way: {}", said_by(txn)));
-        }
-        if by_parts(txn).any(|seen| lex::calls_routine(&seen.text)) {
-            let parts = AssertUnwindSafe(|| self.explainer.committed_on_its_way(txn));
-            match catch_unwind(parts).unwrap_or(None) {
-                Some(tables) => self.explainer.forget_tables(&tables, until),
-                None => {
-                    self.distrust_catalog(until, || format!("it may commit on its way: {}", said_by(txn)));
-                    self.explainer.forget(until);
-                }
             }
         }
     }
@@ -890,26 +848,4 @@ fn reads_one_key(accusation: &Accusation) -> bool {
     let mut reads = accusation.attempt.reads.iter().filter(|read| read.step == step);
     let touches: Vec<&Touch> = reads.by_ref().flat_map(|read| &read.touches).collect();
     matches!(touches.as_slice(), [Touch::Key { .. }])
-}
-
-/// The statements of a transaction that may have committed something before it ended.
-fn by_parts(txn: &Transaction) -> impl Iterator<Item = &Observation> {
-    let aborted = matches!(txn.end, End::Aborted(_));
-    let alone = txn.steps.iter().map(|step| &*step.seen);
-    let alone = alone.filter(|seen| seen.before == Status::Idle);
-    alone.filter(move |seen| lex::calls_routine(&seen.text) || (aborted && lex::is_concurrent(&seen.text)))
-}
-
-/// The statements of a transaction, without their constants.
-fn said_by(txn: &Transaction) -> String {
-    let texts = txn.steps.iter().map(|step| &*step.seen.text);
-    let shapes = texts.map(|text| pg_query::normalize(text).unwrap_or_else(|_| "(unreadable)".to_owned()));
-    shapes.collect::<Vec<_>>().join("; ")
-}
-
-/// Whether something in it is neither a query nor plain DML nor transaction control.
-fn says_more_than_data(txn: &Transaction) -> bool {
-    let is_more = |text: &str| matches!(lex::effect(text), Effect::Other | Effect::Several);
-    let texts = txn.steps.iter().map(|step| &step.seen.text);
-    texts.flat_map(|text| lex::statements(text)).any(is_more)
 }

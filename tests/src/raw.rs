@@ -48,6 +48,16 @@ impl Client {
         self.stream.write_all(bytes).expect("the peer reads");
     }
 
+    /// The bodies of the rows of an answer, which must come.
+    pub fn rows(&mut self, sql: &str) -> Vec<Vec<u8>> {
+        let answer = self.query(sql);
+        if let Some(error) = answer.iter().find(|m| m.tag == b'E') {
+            panic!("{sql}: {:?}", error.field('M'));
+        }
+        let rows = answer.into_iter().filter(|m| m.tag == b'D');
+        rows.map(|row| row.body.to_vec()).collect()
+    }
+
     pub fn query(&mut self, sql: &str) -> Vec<Message> {
         self.send(&message(b'Q', &text(sql)));
         self.until_ready()

@@ -23,16 +23,6 @@ fn connect(port: u16) -> Option<Client> {
     }
 }
 
-/// The rows of the answer, as they came.
-fn ask(client: &mut Client, sql: &str) -> Vec<Vec<u8>> {
-    let answer = client.query(sql);
-    if let Some(error) = answer.iter().find(|m| m.tag == b'E') {
-        panic!("{sql}: {:?}", error.field('M'));
-    }
-    let rows = answer.into_iter().filter(|m| m.tag == b'D');
-    rows.map(|row| row.body.to_vec()).collect()
-}
-
 #[test]
 fn unlogged_tables_may_be_empty_afterwards() {
     // What is committed without waiting may be lost.
@@ -44,14 +34,14 @@ fn unlogged_tables_may_be_empty_afterwards() {
         config.side.uri = Some(format!("postgresql://postgres@{}/postgres", cluster.address()));
     });
     let mut client = Client::log_in(proxy.port());
-    ask(&mut client, "create table kept (k int primary key)");
-    ask(&mut client, "create unlogged table emptied (k int primary key)");
-    ask(&mut client, "insert into kept values (1), (2)");
-    ask(&mut client, "insert into emptied values (1), (2)");
-    assert_eq!(ask(&mut client, "select k from emptied").len(), 2);
+    client.rows("create table kept (k int primary key)");
+    client.rows("create unlogged table emptied (k int primary key)");
+    client.rows("insert into kept values (1), (2)");
+    client.rows("insert into emptied values (1), (2)");
+    assert_eq!(client.rows("select k from emptied").len(), 2);
 
     let mut victim = Client::log_in(cluster.port());
-    let pid = ask(&mut victim, "select pg_backend_pid()");
+    let pid = victim.rows("select pg_backend_pid()");
     let pid = String::from_utf8_lossy(&pid[0][6..]).into_owned();
     let killed = Command::new("kill").args(["-9", &pid]).status().expect("kill");
     assert!(killed.success(), "kill -9 {pid}");
@@ -63,9 +53,9 @@ fn unlogged_tables_may_be_empty_afterwards() {
         client.is_some()
     });
     let mut client = client.expect("waited for");
-    assert_eq!(ask(&mut client, "select k from kept order by k").len(), 2);
-    assert_eq!(ask(&mut client, "select k from emptied").len(), 0);
-    ask(&mut client, "insert into emptied values (1)");
+    assert_eq!(client.rows("select k from kept order by k").len(), 2);
+    assert_eq!(client.rows("select k from emptied").len(), 0);
+    client.rows("insert into emptied values (1)");
     drop(client);
     let summary = proxy.stop().summary();
     let told: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();

@@ -14,14 +14,9 @@ fn log_in(port: u16, user: &str) -> Client {
 
 /// The first cell of the answer.
 fn ask(client: &mut Client, sql: &str) -> String {
-    let answer = client.query(sql);
-    if let Some(error) = answer.iter().find(|m| m.tag == b'E') {
-        panic!("{sql}: {:?}", error.field('M'));
-    }
-    let row = answer.iter().find(|m| m.tag == b'D');
-    row.map_or_else(String::new, |row| {
-        String::from_utf8_lossy(&row.body[6..]).into_owned()
-    })
+    let rows = client.rows(sql);
+    rows.first()
+        .map_or_else(String::new, |row| String::from_utf8_lossy(&row[6..]).into_owned())
 }
 
 #[test]

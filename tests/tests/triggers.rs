@@ -5,15 +5,6 @@ use pgassay_tests::cluster::Cluster;
 use pgassay_tests::proxy::Proxy;
 use pgassay_tests::raw::Client;
 
-/// The number of rows in the answer.
-fn ask(client: &mut Client, sql: &str) -> usize {
-    let answer = client.query(sql);
-    if let Some(error) = answer.iter().find(|m| m.tag == b'E') {
-        panic!("{sql}: {:?}", error.field('M'));
-    }
-    answer.iter().filter(|m| m.tag == b'D').count()
-}
-
 #[test]
 fn what_triggers_write_is_not_known_and_everything_else_is() {
     let cluster = Cluster::start().unwrap();
@@ -31,7 +22,7 @@ fn what_triggers_write_is_not_known_and_everything_else_is() {
          $$ begin insert into ddl_log values (tg_tag); end $$",
         "create event trigger logged on ddl_command_end execute function log_it()",
     ] {
-        ask(&mut direct, sql);
+        direct.rows(sql);
     }
     let proxy = Proxy::start_with(&cluster.address(), |config| {
         config.audit.writers = Writers::Exclusive;
@@ -39,14 +30,17 @@ fn what_triggers_write_is_not_known_and_everything_else_is() {
         config.side.uri = Some(format!("postgresql://postgres@{}/postgres", cluster.address()));
     });
     let mut client = Client::log_in(proxy.port());
-    let logged = ask(&mut client, "select tag from ddl_log");
-    ask(&mut client, "insert into pair values (1, 1), (2, 2)");
-    assert_eq!(ask(&mut client, "select op, x from trail"), 2);
-    ask(&mut client, "create table more (k int)");
-    ask(&mut client, "comment on table more is 'more'");
-    ask(&mut client, "alter table more add column v int");
-    assert_eq!(ask(&mut client, "select tag from ddl_log"), logged + 3);
-    assert_eq!(ask(&mut client, "select id, balance from account order by id"), 2);
+    let logged = client.rows("select tag from ddl_log").len();
+    client.rows("insert into pair values (1, 1), (2, 2)");
+    assert_eq!(client.rows("select op, x from trail").len(), 2);
+    client.rows("create table more (k int)");
+    client.rows("comment on table more is 'more'");
+    client.rows("alter table more add column v int");
+    assert_eq!(client.rows("select tag from ddl_log").len(), logged + 3);
+    assert_eq!(
+        client.rows("select id, balance from account order by id").len(),
+        2
+    );
     drop(client);
     let summary = proxy.stop().summary();
     let told: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();

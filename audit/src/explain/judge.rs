@@ -115,9 +115,7 @@ impl Explainer {
                 None => true,
             };
             if is_open || beside.iter().any(is_about) {
-                for world in &mut self.worlds {
-                    world.store.lose_to_unseen(table, done);
-                }
+                self.forget_tables(&[table], done);
             }
         }
     }

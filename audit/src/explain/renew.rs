@@ -10,7 +10,7 @@ use super::asked::Asked;
 use super::world::World;
 use crate::assemble::Transaction;
 use crate::control::Control;
-use crate::sql::Kind;
+use crate::sql::{Kind, Planned};
 use crate::state::{Catalog, TableId};
 use crate::trace::{CatalogRead, Nanos};
 use std::sync::Arc;
@@ -34,13 +34,21 @@ impl Explainer {
         self.unfollowed.take()
     }
 
+    /// The plans of what a transaction asks for.
+    fn plans_of(&self, txn: &Transaction) -> impl Iterator<Item = Arc<Planned>> {
+        let session = self.session_of(txn);
+        let data = txn.steps.iter().filter(|step| step.control == Control::Data);
+        data.map(move |step| {
+            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
+            asked.prepared.planned.clone()
+        })
+    }
+
     /// The tables that a transaction is about; `None` if it may be about more than is known.
     pub fn tables_of(&self, txn: &Transaction) -> Option<Vec<TableId>> {
-        let session = self.session_of(txn);
         let mut tables = Vec::new();
-        for step in txn.steps.iter().filter(|step| step.control == Control::Data) {
-            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
-            let touches = &asked.prepared.planned.touches;
+        for planned in self.plans_of(txn) {
+            let touches = &planned.touches;
             if touches.reads_everything || touches.writes_everything {
                 return None;
             }
@@ -51,11 +59,9 @@ impl Explainer {
 
     /// The tables that a transaction may have written and committed before it ended; `None`: any.
     pub fn committed_on_its_way(&self, txn: &Transaction) -> Option<Vec<TableId>> {
-        let session = self.session_of(txn);
         let (mut tables, mut commits) = (Vec::new(), false);
-        for step in txn.steps.iter().filter(|step| step.control == Control::Data) {
-            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
-            let touches = &asked.prepared.planned.touches;
+        for planned in self.plans_of(txn) {
+            let touches = &planned.touches;
             if touches.writes_everything {
                 return None;
             }
@@ -68,13 +74,9 @@ impl Explainer {
 
     /// Whether a transaction may change the catalog, or in a way that is not followed.
     pub fn may_change_catalog(&self, txn: &Transaction) -> bool {
-        let session = self.session_of(txn);
-        let data = txn.steps.iter().filter(|step| step.control == Control::Data);
-        data.into_iter().any(|step| {
-            let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
-            let planned = &asked.prepared.planned;
-            planned.touches.writes_everything || matches!(planned.kind, Kind::Ddl(_))
-        })
+        let changes =
+            |planned: Arc<Planned>| planned.touches.writes_everything || matches!(planned.kind, Kind::Ddl(_));
+        self.plans_of(txn).any(changes)
     }
 
     /// What these tables look like by now, or those with indexes of these names, cannot be told.
@@ -89,10 +91,7 @@ impl Explainer {
                 .collect();
             let catalog = world.store.catalog.with(|editor| {
                 for id in lost {
-                    editor.alter(id, |table| {
-                        table.unmodelled_read = Some(REASON.to_owned());
-                        table.unmodelled_write = Some(REASON.to_owned());
-                    });
+                    editor.alter(id, |table| table.give_up(REASON));
                 }
             });
             world.store.catalog = Arc::new(catalog);

@@ -257,15 +257,15 @@ impl Facts {
         match name {
             "search_path" => {
                 let path = names.path.clone();
-                return match is_anywhere(&settings.search_path) {
+                match is_anywhere(&settings.search_path) {
                     true => now.search_path.clone_from(&settings.search_path),
                     false => self.assign(name, &path),
-                };
+                }
             }
-            "role" => return self.assign(name, "none"),
+            "role" => self.assign(name, "none"),
             "session_authorization" => {
                 let user = names.user.clone();
-                return self.assign(name, &user);
+                self.assign(name, &user);
             }
             "timezone" => now.time_zone.clone_from(&settings.time_zone),
             "datestyle" => now.date_style.clone_from(&settings.date_style),

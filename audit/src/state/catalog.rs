@@ -437,6 +437,12 @@ pub const ANYWHERE: &str = "*";
 pub const TEMPORARY: &str = "pg_temp";
 
 impl Table {
+    /// Neither reads of it nor writes to it mean what they say any more.
+    pub fn give_up(&mut self, reason: &str) {
+        self.unmodelled_read = Some(reason.to_owned());
+        self.unmodelled_write = Some(reason.to_owned());
+    }
+
     /// Whether a write to it may write to tables that neither its keys nor its triggers name.
     pub fn writes_reach_anywhere(&self) -> bool {
         match self.unmodelled_write.as_deref() {

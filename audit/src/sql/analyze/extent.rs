@@ -105,6 +105,12 @@ impl Analyzer<'_> {
         }
     }
 
+    /// What is called when the catalog is changed.
+    pub(super) fn touch_event_triggers(&mut self) {
+        let triggers = self.catalog.event_triggers().clone();
+        self.touch_triggers(&triggers);
+    }
+
     /// What a routine does that is not followed.
     pub(super) fn touch_routine(&mut self, function: &Arc<Function>) {
         if self.reached.iter().any(|reached| Arc::ptr_eq(reached, function)) {

@@ -271,8 +271,7 @@ impl Analyzer<'_> {
                 self.raw_touches(&node, writes);
                 self.touches.writes_everything &= !writes;
                 self.touches.draws_everything |= may_draw(&node);
-                let event_triggers = self.catalog.event_triggers().clone();
-                self.touch_triggers(&event_triggers);
+                self.touch_event_triggers();
                 self.may_write = true;
                 let ddl = Ddl {
                     statement: node.clone(),
@@ -294,8 +293,7 @@ impl Analyzer<'_> {
     fn harmless(&mut self, tag: &'static str) -> Result<Kind> {
         self.tag = tag;
         if matches!(tag, "COMMENT" | "GRANT" | "REINDEX") {
-            let event_triggers = self.catalog.event_triggers().clone();
-            self.touch_triggers(&event_triggers);
+            self.touch_event_triggers();
         }
         Ok(Kind::Harmless { tag })
     }

@@ -23,8 +23,7 @@ impl Catalog {
                 let is_known = |oid: u32| oid < FIRST_USER_OID || self.type_by_oid(oid).is_some();
                 let mut table = (**table).clone();
                 if !table.columns.iter().all(|column| is_known(column.type_oid)) {
-                    table.unmodelled_read = Some("unknown_type".to_owned());
-                    table.unmodelled_write = Some("unknown_type".to_owned());
+                    table.give_up("unknown_type");
                 }
                 editor.put(table);
             }

@@ -66,12 +66,10 @@ impl Catalog {
             };
             let mut table = Table::new(TableId(id), text(row, 1), text(row, 2), kind);
             if is_true(row, 4) {
-                table.unmodelled_read = Some("row_security".to_owned());
-                table.unmodelled_write = Some("row_security".to_owned());
+                table.give_up("row_security");
             }
             if kind == TableKind::Foreign {
-                table.unmodelled_read = Some("foreign_table".to_owned());
-                table.unmodelled_write = Some("foreign_table".to_owned());
+                table.give_up("foreign_table");
             }
             table.unlogged = text(row, 10) == "u";
             partition.insert(id, is_true(row, 5));
