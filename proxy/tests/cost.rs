@@ -8,20 +8,28 @@ use pgassay::throwaway::Throwaway;
 use started::{Proxy, next_line};
 use std::io::BufReader;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const ROUND_TRIPS: u32 = 1_000;
 
-/// The thread of the process that has this name.
+/// The thread of the process that has this name. A thread names itself only once it runs, so that a busy machine may
+/// show it later than the process says that it listens.
 fn thread_named(process: u32, name: &str) -> u32 {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let is_named = |path: &std::path::Path| {
         std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name)
     };
-    let found = tasks
-        .map(|task| task.unwrap().path())
-        .find(|path| is_named(path))
-        .unwrap_or_else(|| panic!("no thread is called {name}"));
-    found.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    for _ in 0..1_000 {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        if let Some(path) = tasks
+            .flatten()
+            .map(|task| task.path())
+            .find(|path| is_named(path))
+        {
+            return path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no thread is called {name}")
 }
 
 /// The sum of the column «calls» of `strace -c`.
