@@ -18,6 +18,8 @@ pub struct Features {
     pub two_phase: bool,
     /// Backends are terminated, statements cancelled, clients die without waiting for their answers.
     pub deaths: bool,
+    /// Settings, roles, cursors, PREPARE.
+    pub sessions: bool,
 }
 
 impl Features {
@@ -33,6 +35,7 @@ impl Features {
             upheaval: rng.bool(),
             two_phase: rng.bool(),
             deaths: rng.bool(),
+            sessions: rng.bool(),
         }
     }
 }

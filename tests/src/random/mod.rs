@@ -10,6 +10,7 @@ pub mod feature;
 mod link;
 mod object;
 mod plain;
+mod session;
 mod unseen;
 mod upheaval;
 
@@ -23,6 +24,9 @@ pub use unseen::Unseen;
 pub fn schema(seed: u64) -> Vec<String> {
     let mut made = plain::tables(seed);
     made.extend(object::objects(seed, Features::of(seed)));
+    if Features::of(seed).sessions {
+        made.extend(session::other_schemas());
+    }
     made
 }
 
@@ -264,6 +268,7 @@ impl Traffic {
             16..19 if features.merges => self.merge(),
             // Rarely, so that something is known again in between.
             19 if features.upheaval && self.rng.u8(0..6) == 0 => self.upheaval(),
+            20..24 if features.sessions => self.on_a_session(),
             _ => self.plain(),
         };
         (sql, Vec::new())

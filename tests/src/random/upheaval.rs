@@ -7,7 +7,7 @@ use super::Traffic;
 impl Traffic {
     pub(super) fn upheaval(&mut self) -> String {
         let (k, v) = (self.key(), self.rng.i32(-5..60));
-        let some = match self.rng.u8(0..32) {
+        let some = match self.rng.u8(0..35) {
             0 => format!("alter table acct add column if not exists extra int default {v}"),
             1 => "alter table acct drop column if exists extra".to_owned(),
             2 => "select * from acct order by 1".to_owned(),
@@ -39,7 +39,9 @@ impl Traffic {
             28 => "select k, v from mine order by k".to_owned(),
             29 => "alter table acct alter column s set default 'made'".to_owned(),
             30 => "create table copied as select k, v from acct".to_owned(),
-            _ => "drop table if exists copied".to_owned(),
+            31 => "drop table if exists copied".to_owned(),
+            32 => "alter table item disable trigger all".to_owned(),
+            _ => "alter table item enable trigger all".to_owned(),
         };
         let about_partitions = match self.rng.u8(0..6) {
             0 => "alter table part detach partition part2",
