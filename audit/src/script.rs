@@ -20,7 +20,7 @@
 //! An answer is a list of rows `(1, 'a', null)`, `no rows`, a command tag, `error SQLSTATE`, or `lost`;
 //! a statement without one was answered, and nobody looked at the answer. `copy 1\ta\n` is the data of COPY.
 //! `part (1) (2)` are rows of a portal with a row limit that has more; `continue statement` fetches from it again.
-//! `and statement` was sent together with the one before, in a pipeline.
+//! `and statement` was sent together with the one before, in a pipeline. `and sync` is the end of it, where that fails.
 //! `unseen statement` was sent and is not in the trace: there is a gap in its place, of that session, or of all of them
 //! if the session is called `everybody`.
 //!
@@ -252,6 +252,7 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
         None => (sql, Protocol::Simple),
     };
     let (sql, joined) = match sql.strip_prefix("and ") {
+        Some("sync") => ("", true),
         Some(sql) => (sql, true),
         None => (sql, false),
     };

@@ -101,6 +101,8 @@ impl Asked {
                     Act::Fetch(PortalName::Cursor(name.clone()), fetch, prepared.planned.tag)
                 }
                 Kind::CloseCursor(name) => Act::Close(name.clone()),
+                // Nothing cannot fail: it is the commit of what was sent before it, whose constraints were deferred.
+                Kind::Empty if matches!(seen.outcome, Outcome::Error(_)) => Act::Unknown("failed_commit"),
                 _ => Act::Run,
             },
         };
@@ -163,7 +165,10 @@ impl Asked {
         let context = &session.context;
         let planned = &*self.prepared.planned;
         let run = || {
-            if session.settings.is_replica && planned.may_write {
+            // What DDL does to the catalog it does all the same.
+            let heeds_role =
+                planned.may_write && !matches!(planned.kind, Kind::Ddl(_) | Kind::Truncate { .. });
+            if session.settings.is_replica && heeds_role {
                 return interpret::widened(planned, "session_replication_role", context);
             }
             let told = interpret::Told::of(&seen.outcome);

@@ -26,7 +26,12 @@ pub(super) fn other_schemas() -> Vec<String> {
 impl Traffic {
     pub(super) fn on_a_session(&mut self) -> String {
         let (k, v) = (self.key(), self.rng.i32(-5..60));
-        let path = self.pick(&["alt, public", "public", "\"$user\", public", "alt,somebody,public"]);
+        let path = self.pick(&[
+            "alt, public",
+            "public",
+            "\"$user\", public",
+            "alt,somebody,public",
+        ]);
         let local = self.pick(&["true", "false"]);
         match self.rng.u8(0..40) {
             0 => format!("set search_path = {path}"),
