@@ -185,6 +185,7 @@ impl Auditor {
         let claim = settings.claim.and_then(|level| rules_of_claim(&profile, level));
         let mut explainer = Explainer::new(profile);
         explainer.limits = settings.limits;
+        explainer.claims_serial = claim.is_some_and(|claim| claim.is_serial());
         let flight = Flight::new(Pool::new(settings.workers, settings.proofs_len_max));
         Auditor {
             settings,

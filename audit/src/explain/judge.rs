@@ -43,7 +43,7 @@ impl Explainer {
         for mut world in std::mem::take(&mut self.worlds) {
             world.footprints.remove(&txn.id);
             if let Some(done) = world.take_ahead(txn.id) {
-                world.uncertified.push(done.clone());
+                self.leave_to_certify(&mut world, &done);
                 explained.get_or_insert(done);
                 kept.push(world);
                 continue;
@@ -55,7 +55,7 @@ impl Explainer {
             match placement {
                 Placement::Placed(all) => {
                     for (mut world, done) in all {
-                        world.uncertified.push(done.clone());
+                        self.leave_to_certify(&mut world, &done);
                         explained.get_or_insert(done);
                         kept.push(world);
                     }

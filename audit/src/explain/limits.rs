@@ -27,7 +27,7 @@ impl Default for Limits {
             runs_max: 384,
             detours_max: 48,
             worlds_max: 8,
-            worlds_spare: 24,
+            worlds_spare: 400,
             solver_after: 12,
             solver_steps_max: 4_000_000,
             proof_steps_max: 400_000,

@@ -155,6 +155,8 @@ pub struct Explainer {
     /// How much was spent on more worlds than can be kept for long.
     spent: usize,
     pub limits: Limits,
+    /// Everybody is claimed to have a place in a serial order, whatever was promised.
+    pub claims_serial: bool,
     /// What the solver was asked so far.
     pub effort: Cell<Effort>,
 }
@@ -164,7 +166,7 @@ const REREAD_NS_MAX: Nanos = 10_000_000_000;
 
 /// Worlds beside the first, summed over garbage collections, after which those that nobody has told apart become one:
 /// two are kept for long, many for a short time. Twice as much while somebody's place differs among them.
-const APART_MAX: usize = 16;
+const APART_MAX: usize = 64;
 
 /// Rolled back transactions that are remembered, to name what saw their writes.
 const ABORTED_MAX: usize = 32;
@@ -190,6 +192,7 @@ impl Explainer {
             apart: 0,
             spent: 0,
             limits: Limits::default(),
+            claims_serial: false,
             effort: Cell::default(),
         }
     }
@@ -228,6 +231,13 @@ impl Explainer {
     /// The world, or the first of them.
     pub fn world(&self) -> &World {
         &self.worlds[0]
+    }
+
+    /// Keeps what was explained until it is known in which way, if it was promised a place in a serial order.
+    fn leave_to_certify(&self, world: &mut World, done: &Arc<Explained>) {
+        if self.claims_serial || self.rules_of(done.txn.level).is_serial() {
+            world.uncertified.push(done.clone());
+        }
     }
 
     /// What can be certified: nothing while it is open how things happened.

@@ -116,7 +116,7 @@ impl Explainer {
                     // What it did can only be told here: it was there before those that explain it were placed.
                     way.attempt.overlay = Default::default();
                     let (mut world, done) = self.adopt(world, &task, way);
-                    world.uncertified.push(done.clone());
+                    self.leave_to_certify(&mut world, &done);
                     explained.get_or_insert(done);
                     kept.push(world);
                 }
