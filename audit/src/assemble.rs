@@ -261,6 +261,7 @@ impl Assembler {
             | Record::Reread(_)
             | Record::Catalog(_)
             | Record::Writers { .. }
+            | Record::ServerGone { .. }
             | Record::CommitTimestamp { .. } => {}
         }
     }

@@ -256,6 +256,9 @@ impl Auditor {
                 if let Record::SessionEnd { session, at } = record {
                     self.sequencer.add_other(at, Item::SessionEnd(session));
                 }
+                if let Record::ServerGone { at, .. } = record {
+                    self.sequencer.add_other(at, Item::ServerGone(at));
+                }
                 let mut assembled = Vec::new();
                 self.assembler.take(record, &mut assembled);
                 self.sequence(assembled);
@@ -394,6 +397,7 @@ impl Auditor {
                 }
                 Item::Parts(txn) => self.distrust_parts(&txn),
                 Item::SessionEnd(session) => self.explainer.end_session(session),
+                Item::ServerGone(at) => self.survive(at),
                 Item::Bootstrap(bootstrap) => {
                     let named = bootstrap.settings.iter().find(|(name, _)| name == "database");
                     if let Some((_, database)) = named {

@@ -49,6 +49,8 @@ pub enum Item {
     Catalog(Arc<CatalogRead>),
     /// The session is over.
     SessionEnd(SessionId),
+    /// The server went away without a word.
+    ServerGone(Nanos),
     /// Somebody writes past the proxy, or does no longer.
     Writers {
         at: Nanos,

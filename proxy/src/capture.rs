@@ -88,6 +88,8 @@ struct Shared {
     lost_bytes: AtomicU64,
     /// 0: open.
     closed_at: AtomicU64,
+    /// The server closed it, and did not say why.
+    abruptly: AtomicBool,
     /// What the recorder was told; touched by it alone.
     told_opened: AtomicBool,
     told_closed: AtomicBool,
@@ -147,6 +149,7 @@ impl Tap {
             gap_from: AtomicU64::new(0),
             lost_bytes: AtomicU64::new(0),
             closed_at: AtomicU64::new(0),
+            abruptly: AtomicBool::new(false),
             told_opened: AtomicBool::new(false),
             told_closed: AtomicBool::new(false),
         });
@@ -221,6 +224,13 @@ impl Lane {
             return;
         }
         self.took = (clock::now() - self.last).min(u64::from(u32::MAX)) as u32;
+    }
+}
+
+impl Lane {
+    /// The server has gone without a word.
+    pub fn server_gone(&self) {
+        self.shared.abruptly.store(true, Relaxed);
     }
 }
 
@@ -375,6 +385,7 @@ impl Shared {
             out(Captured::Closed {
                 session,
                 at: closed_at,
+                abruptly: self.abruptly.load(Relaxed),
             });
         }
         pieces

@@ -199,6 +199,9 @@ pub async fn relay(
             () = drain.begun() => (),
         }
     }
+    if let (Some(lane), true) = (&session.lane, is_abrupt(&ended, &session)) {
+        lane.server_gone();
+    }
     drop(session.lane.take());
     farewell(&mut client, &ended, &session, &down).await;
     match &ended {
@@ -237,10 +240,15 @@ async fn hear_out(server: &mut Leg, unsent: &[u8], session: &mut Session) -> io:
     Ok(())
 }
 
+/// Whether the server went away and did not say why.
+fn is_abrupt(ended: &Ended, session: &Session) -> bool {
+    matches!(ended, Ended::ServerLost(_)) && session.from_server.last() != b'E'
+}
+
 /// Tells the client why, if the stream stands between two messages, and lets it read that.
 async fn farewell(client: &mut Leg, ended: &Ended, session: &Session, down: &Stream) {
     let words = match ended {
-        Ended::ServerLost(_) if session.from_server.last() != b'E' => Some(message::fatal(
+        Ended::ServerLost(_) if is_abrupt(ended, session) => Some(message::fatal(
             "08006",
             "pgassay: the server closed the connection unexpectedly",
         )),

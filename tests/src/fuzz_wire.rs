@@ -183,7 +183,12 @@ pub fn decode(bytes: &[u8]) {
         decoder.take(captured, &mut records);
         decoder.mark(at + 5, &mut records);
     }
-    decoder.take(Captured::Closed { session, at: at + 1 }, &mut records);
+    let closed = Captured::Closed {
+        session,
+        at: at + 1,
+        abruptly: false,
+    };
+    decoder.take(closed, &mut records);
     let (mut marked, mut seq) = (0, 0);
     for record in &records {
         match record {

@@ -18,6 +18,17 @@ impl Auditor {
         self.withheld.doubt(until, self.explainer.catalog());
     }
 
+    /// The server went away without a word, and may have crashed. Where it need not keep what it has committed, nothing
+    /// that was known can be relied on.
+    pub(super) fn survive(&mut self, at: Nanos) {
+        self.explainer.survive(at);
+        if self.explainer.may_lose_commits() {
+            self.summary.gaps += 1;
+            self.distrust_catalog(at, || "the server may have crashed and lost commits".to_owned());
+            self.explainer.forget(at);
+        }
+    }
+
     /// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
     pub(super) fn may_change_unseen(&self, txn: &Transaction) -> Option<Nanos> {
         match txn.end {

@@ -279,6 +279,8 @@ impl Explainer {
                 self.called_at = self.busy_until;
             }
             self.unfollowed.note(txn, attempt);
+            self.commits_early |=
+                attempt.session.settings.commits_early || task.session.settings.commits_early;
             let (running, lasting) = (&attempt.session, &attempt.lasting);
             let ended = task
                 .session

@@ -144,6 +144,8 @@ pub struct Explainer {
     spots: FxHashMap<TxnId, Option<Arc<Spot>>>,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
+    /// Somebody turned `synchronous_commit` off.
+    commits_early: bool,
     /// When the last of those had ended that called a routine which may write.
     called_at: Nanos,
     /// Until when the catalog may have been changed in a way that nobody followed.
@@ -186,6 +188,7 @@ impl Explainer {
             sequences: Sequences::default(),
             spots: FxHashMap::default(),
             busy_until: 0,
+            commits_early: false,
             called_at: 0,
             unfollowed: Unfollowed::default(),
             collected: 0,
@@ -336,17 +339,31 @@ impl Explainer {
             .clone()
     }
 
+    /// The server may have crashed: it leaves out some values of its sequences, and empties some tables.
+    pub fn survive(&mut self, until: Nanos) {
+        self.sequences.forget();
+        let unlogged = self.catalog.tables().into_iter().filter(|table| table.unlogged);
+        let unlogged: Vec<TableId> = unlogged.map(|table| table.storage).collect();
+        self.forget_tables(&unlogged, until);
+    }
+
+    /// Whether a crash may undo what was committed, and nothing is wrong with that.
+    pub fn may_lose_commits(&self) -> bool {
+        let is_on = |name: &str| {
+            let said = self.server.iter().find(|(n, _)| n == name);
+            said.is_some_and(|(_, value)| !session::is_off(value))
+        };
+        self.commits_early || !is_on("synchronous_commit") || !is_on("fsync")
+    }
+
     /// Nothing more will come of this session.
     pub fn end_session(&mut self, session: SessionId) {
         let Some(gone) = self.sessions.remove(&session) else {
             return;
         };
         if self.sessions.is_empty() {
-            // A server that crashes ends all of them, leaves out some values of its sequences, and empties some tables.
-            self.sequences.forget();
-            let unlogged = self.catalog.tables().into_iter().filter(|table| table.unlogged);
-            let unlogged: Vec<TableId> = unlogged.map(|table| table.storage).collect();
-            self.forget_tables(&unlogged, self.busy_until);
+            // It may have crashed, as nobody is there to see it.
+            self.survive(self.busy_until);
         }
         let version = self.catalog.version();
         let mut temporary = self.catalog.tables();

@@ -274,6 +274,7 @@ impl Facts {
             "extra_float_digits" => now.extra_float_digits = settings.extra_float_digits,
             "standard_conforming_strings" => now.standard_strings = settings.standard_strings,
             "session_replication_role" => now.is_replica = settings.is_replica,
+            "synchronous_commit" => now.commits_early = settings.commits_early,
             _ => {}
         }
     }
@@ -325,6 +326,7 @@ impl Facts {
             "bytea_output" => self.settings.bytea_output = value.to_owned(),
             "extra_float_digits" => self.settings.extra_float_digits = value.trim().parse().unwrap_or(-99),
             "session_replication_role" => self.settings.is_replica = value.eq_ignore_ascii_case("replica"),
+            "synchronous_commit" => self.settings.commits_early = is_off(value),
             "standard_conforming_strings" => {
                 self.settings.standard_strings = value.eq_ignore_ascii_case("on")
             }
@@ -357,7 +359,17 @@ const SETTINGS: &[&str] = &[
     "extra_float_digits",
     "standard_conforming_strings",
     "session_replication_role",
+    "synchronous_commit",
 ];
+
+/// Whether a setting that can be turned off is.
+pub fn is_off(value: &str) -> bool {
+    let value = value.trim_matches('\'').to_ascii_lowercase();
+    matches!(
+        value.as_str(),
+        "off" | "false" | "no" | "0" | "f" | "n" | "of" | "fa" | "fal" | "fals"
+    )
+}
 
 fn matters(name: &str) -> bool {
     SETTINGS.contains(&name.to_ascii_lowercase().as_str())

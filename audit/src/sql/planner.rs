@@ -33,6 +33,8 @@ pub struct SessionSettings {
     pub standard_strings: bool,
     /// `session_replication_role` is `replica`: neither triggers nor foreign keys do anything.
     pub is_replica: bool,
+    /// `synchronous_commit` is `off`: a crash may undo what was committed.
+    pub commits_early: bool,
     /// The schema of the session's temporary tables; in the search path once there are any.
     pub temporary: Arc<str>,
 }
@@ -48,6 +50,7 @@ impl Default for SessionSettings {
             extra_float_digits: 1,
             standard_strings: true,
             is_replica: false,
+            commits_early: false,
             temporary: Arc::from(crate::state::catalog::TEMPORARY),
         }
     }

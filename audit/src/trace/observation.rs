@@ -69,6 +69,11 @@ pub enum Record {
     Reread(Box<Reread>),
     /// The catalog, read again on the side connection; see [`CatalogRead`].
     Catalog(Box<CatalogRead>),
+    /// The server ended this session without a word, as it does when it crashes.
+    ServerGone {
+        session: SessionId,
+        at: Nanos,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -284,7 +289,9 @@ impl Record {
         match self {
             Record::SessionStart(facts) => Some(facts.session),
             Record::Statement(o) => Some(o.session),
-            Record::SessionEnd { session, .. } | Record::CommitTimestamp { session, .. } => Some(*session),
+            Record::SessionEnd { session, .. }
+            | Record::ServerGone { session, .. }
+            | Record::CommitTimestamp { session, .. } => Some(*session),
             Record::Gap(gap) => gap.session,
             Record::Mark { .. }
             | Record::Bootstrap(_)

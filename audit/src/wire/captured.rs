@@ -44,6 +44,8 @@ pub enum Captured {
     Closed {
         session: SessionId,
         at: Nanos,
+        /// By the server, and it did not say why.
+        abruptly: bool,
     },
     /// The COMMIT that was last seen, and has not been answered, commits the transaction of this xid. (The
     /// question and its answer were ours: they are not part of the streams.)

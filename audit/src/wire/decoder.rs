@@ -108,7 +108,7 @@ impl Decoder {
             Captured::Opened { session, at } => {
                 around.counters.sessions += 1;
                 if let Some(mut old) = self.sessions.insert(session, Session::open(session, at, limits)) {
-                    old.close(at, &mut around);
+                    old.close(at, false, &mut around);
                 }
             }
             Captured::Bytes {
@@ -154,9 +154,13 @@ impl Decoder {
                     session.expect_commit(xid);
                 }
             }
-            Captured::Closed { session, at } => {
+            Captured::Closed {
+                session,
+                at,
+                abruptly,
+            } => {
                 if let Some(mut session) = self.sessions.remove(&session) {
-                    session.close(at, &mut around);
+                    session.close(at, abruptly, &mut around);
                 }
             }
         }

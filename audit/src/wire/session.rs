@@ -464,7 +464,7 @@ impl Session {
     }
 
     /// The connection is gone. Whatever was not answered may or may not have happened.
-    pub fn close(&mut self, at: Nanos, around: &mut Around) {
+    pub fn close(&mut self, at: Nanos, abruptly: bool, around: &mut Around) {
         if self.phase == Phase::Ignored {
             return;
         }
@@ -475,7 +475,11 @@ impl Session {
             return;
         }
         self.lose_unanswered(around);
-        around.out.push(Record::SessionEnd { session: self.id, at });
+        let session = self.id;
+        if abruptly {
+            around.out.push(Record::ServerGone { session, at });
+        }
+        around.out.push(Record::SessionEnd { session, at });
     }
 
     fn lose_unanswered(&mut self, around: &mut Around) {

@@ -80,6 +80,7 @@ impl Talk {
         self.take(Captured::Closed {
             session: S,
             at: self.at,
+            abruptly: false,
         });
         self
     }

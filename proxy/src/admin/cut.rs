@@ -77,9 +77,10 @@ fn belongs(record: &Record, window: Window) -> bool {
         Record::Writers { at, .. } => *at <= window.done,
         Record::Statement(statement) => statement.window.overlaps(window),
         Record::Gap(gap) => gap.window.overlaps(window),
-        Record::SessionEnd { at, .. } | Record::Mark { at } | Record::CommitTimestamp { at, .. } => {
-            within(*at)
-        }
+        Record::SessionEnd { at, .. }
+        | Record::ServerGone { at, .. }
+        | Record::Mark { at }
+        | Record::CommitTimestamp { at, .. } => within(*at),
     }
 }
 

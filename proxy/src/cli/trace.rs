@@ -192,6 +192,7 @@ fn span(record: &Record) -> (Nanos, Nanos) {
         Record::SessionStart(facts) => (facts.at, facts.at),
         Record::Statement(o) => (o.window.sent, o.window.done),
         Record::SessionEnd { at, .. }
+        | Record::ServerGone { at, .. }
         | Record::Mark { at }
         | Record::Writers { at, .. }
         | Record::CommitTimestamp { at, .. } => (*at, *at),

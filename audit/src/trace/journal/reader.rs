@@ -407,7 +407,9 @@ impl Shift {
                 self.window(&mut o.window);
                 self.window(&mut o.ready);
             }
-            Record::SessionEnd { session, at } | Record::CommitTimestamp { session, at, .. } => {
+            Record::SessionEnd { session, at }
+            | Record::ServerGone { session, at }
+            | Record::CommitTimestamp { session, at, .. } => {
                 self.session(session);
                 self.time(at);
             }

@@ -379,6 +379,7 @@ fn instants(record: &Record) -> (Nanos, Nanos) {
         Record::SessionStart(facts) => (facts.at, facts.at),
         Record::Statement(o) => span(o.window.sent, &[o.window.done, o.ready.done]),
         Record::SessionEnd { at, .. }
+        | Record::ServerGone { at, .. }
         | Record::Mark { at }
         | Record::Writers { at, .. }
         | Record::CommitTimestamp { at, .. } => (*at, *at),

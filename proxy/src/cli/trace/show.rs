@@ -43,6 +43,13 @@ fn line(chosen: &Chosen, record: &Record) -> String {
             facts.database,
             facts.server_version
         ),
+        Record::ServerGone { session, at: end } => {
+            format!(
+                "{} s{} was ended by the server without a word",
+                at(*end),
+                session.0
+            )
+        }
         Record::SessionEnd { session, at: end } => format!("{} s{} ends", at(*end), session.0),
         Record::Statement(o) => {
             let part = if o.part > 0 {
@@ -224,6 +231,7 @@ pub fn to_json(record: &Record) -> Value {
     match record {
         Record::Statement(o) => statement(o),
         Record::SessionStart(facts) => json!({"session_start": facts}),
+        Record::ServerGone { session, at } => json!({"server_gone": {"session": session, "at": at}}),
         Record::SessionEnd { session, at } => json!({"session_end": {"session": session, "at": at}}),
         Record::Gap(gap) => json!({"gap": gap}),
         Record::Mark { at } => json!({"mark": at}),
