@@ -82,6 +82,8 @@ impl Transaction {
 #[derive(Debug)]
 pub enum Assembled {
     Ended(Arc<Transaction>),
+    /// Its session has left it to whoever ends it, and goes on.
+    Prepared(Arc<Transaction>),
     /// Something was not seen; what it may have written is unknown.
     Gap(Gap),
 }
@@ -451,8 +453,11 @@ impl Assembler {
             Control::PrepareTransaction(gid) if ok => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
                 let torn = open.torn;
-                let prepared = take_open(session, End::Unknown(window), self.server_default)
-                    .and_then(|txn| self.prepared.insert(gid, Prepared { txn, torn }));
+                let prepared =
+                    take_open(session, End::Unknown(window), self.server_default).and_then(|txn| {
+                        out.push(Assembled::Prepared(Arc::new(txn.clone())));
+                        self.prepared.insert(gid, Prepared { txn, torn })
+                    });
                 // The name is free again: somebody has ended it unseen.
                 if let Some(ended) = prepared {
                     ended.abandon(out);

@@ -22,6 +22,7 @@ use crate::explain::{Accusation, Ahead, Explainer, Fate, Suspect};
 use crate::interpret::Touch;
 use crate::points::CommitId;
 use crate::pool::Pool;
+use crate::report;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
 use crate::trace::{CatalogRead, Gap, NOBODY, Nanos, Outcome, Record, TableName, Window};
@@ -366,6 +367,10 @@ impl Auditor {
                     }
                     self.sequencer.add(txn);
                 }
+                Assembled::Prepared(txn) => {
+                    let at = txn.end.window().sent;
+                    self.sequencer.add_other(at, Item::Prepared(txn));
+                }
                 Assembled::Gap(gap) => self.sequencer.add_other(gap.window.sent, Item::Gap(gap)),
             }
         }
@@ -396,6 +401,7 @@ impl Auditor {
                     self.explainer.blur_sessions(gap.session);
                 }
                 Item::Parts(txn) => self.distrust_parts(&txn),
+                Item::Prepared(txn) => self.guard(found, |auditor, _| auditor.explainer.leave(&txn)),
                 Item::SessionEnd(session) => self.explainer.end_session(session),
                 Item::ServerGone(at) => self.survive(at),
                 Item::Bootstrap(bootstrap) => {
@@ -746,6 +752,8 @@ impl Auditor {
                 "kept back, as the tables may have been changed unseen: {}",
                 violation.story
             );
+            // With what the client sent, so not for every log.
+            tracing::debug!("{}", report::markdown::violation(violation));
         }
         let kept = Kept {
             first_sight: first_sight.to_owned(),

@@ -113,7 +113,11 @@ pub fn rolled_back(
         explainer,
     };
     let weak = statement_snapshots();
-    let mut writers = explainer.recent_aborted();
+    // Whoever began after the answer had nothing to show.
+    let answered = suspect.txn.steps[suspect.step].seen.window.done;
+    let mut writers = explainer
+        .recent_aborted()
+        .filter(|other| other.sent() <= answered);
     let seen = |other: &&Arc<Transaction>| {
         let grafted = graft(other, usize::MAX, &suspect.txn, suspect.step);
         explains(suspect, &grafted, &weak, &place)

@@ -303,6 +303,7 @@ fn status_after(sql: &str, before: Status, outcome: &Outcome) -> Status {
     match (first_word(sql).as_str(), before) {
         ("begin" | "start", _) if !failed => Status::InBlock,
         ("commit" | "end" | "abort", _) => Status::Idle,
+        ("prepare", _) if sql.to_ascii_lowercase().starts_with("prepare transaction") => Status::Idle,
         ("rollback", _) if !sql.to_ascii_lowercase().contains(" to ") => Status::Idle,
         ("rollback", _) if !failed => Status::InBlock,
         (_, Status::InBlock) if failed => Status::Failed,

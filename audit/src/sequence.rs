@@ -41,6 +41,8 @@ pub enum Item {
     Gap(Gap),
     /// Something of a transaction that ends later may be committed from here on.
     Parts(Arc<Transaction>),
+    /// A transaction was prepared, and its session goes on.
+    Prepared(Arc<Transaction>),
     /// State that was read on the side.
     Bootstrap(Arc<Bootstrap>),
     /// Tables that were read again.

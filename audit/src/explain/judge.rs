@@ -268,25 +268,29 @@ impl Explainer {
         let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());
         let waiting = self.waiting.iter().rev().find(|w| w.task.txn.id == txn.id);
         let accused = waiting.and_then(|w| w.accused.as_ref());
+        let anyway;
         let attempt = match (fate, accused) {
-            (Fate::Explained(done, _), _) => Some(&done.attempt),
-            (Fate::Unknown(attempt, _), _) => Some(&**attempt),
-            (Fate::Suspect(accusation), _) => Some(&accusation.attempt),
-            (Fate::Deferred, accused) => accused.map(|a| &a.attempt),
-        };
-        if let Some(attempt) = attempt {
-            if attempt.calls {
-                self.called_at = self.busy_until;
+            (Fate::Explained(done, _), _) => &done.attempt,
+            (Fate::Unknown(attempt, _), _) => &**attempt,
+            (Fate::Suspect(accusation), _) => &accusation.attempt,
+            (Fate::Deferred, Some(accusation)) => &accusation.attempt,
+            (Fate::Deferred, None) => {
+                // Whatever explains its answers, what it has set is set.
+                let world = &self.worlds[0];
+                anyway = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
+                &anyway
             }
-            self.unfollowed.note(txn, attempt);
-            self.commits_early |=
-                attempt.session.settings.commits_early || task.session.settings.commits_early;
-            let (running, lasting) = (&attempt.session, &attempt.lasting);
-            let ended = task
-                .session
-                .ended(txn.id.number, task.is_committed(), running, lasting, certain);
-            self.sessions.insert(txn.id.session, ended);
+        };
+        if attempt.calls {
+            self.called_at = self.busy_until;
         }
+        self.unfollowed.note(txn, attempt);
+        self.commits_early |= attempt.session.settings.commits_early || task.session.settings.commits_early;
+        let (running, lasting) = (&attempt.session, &attempt.lasting);
+        let ended = task
+            .session
+            .ended(txn.id.number, task.is_committed(), running, lasting, certain);
+        self.go_on(txn, ended);
         let names = self.unfollowed.take_names();
         if !names.is_empty() {
             self.lose_named(&names);

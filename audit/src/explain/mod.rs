@@ -52,7 +52,7 @@ use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
 use run::Attempt;
 use rustc_hash::FxHashMap;
-use session::SessionState;
+use session::{Left, SessionState};
 use solved::Effort;
 use spot::Spot;
 use std::cell::Cell;
@@ -134,6 +134,8 @@ pub struct Explainer {
     worlds: Vec<World>,
     births: Births,
     sessions: FxHashMap<SessionId, SessionState>,
+    /// What the sessions were like that have left a transaction to whoever ends it.
+    left: Left,
     server: Vec<(String, String)>,
     waiting: Vec<Waiting>,
     aborted: VecDeque<Arc<Transaction>>,
@@ -181,6 +183,7 @@ impl Explainer {
             worlds: vec![World::new(Arc::new(Catalog::default()))],
             births: Births::default(),
             sessions: FxHashMap::default(),
+            left: Left::default(),
             server: Vec::new(),
             waiting: Vec::new(),
             aborted: VecDeque::new(),
@@ -323,7 +326,11 @@ impl Explainer {
         self.worlds[0].store.settle(at);
     }
 
+    /// The session as it was when a transaction began.
     pub fn session(&mut self, txn: &Transaction) -> SessionState {
+        if let Some(then) = self.left.of(txn.id) {
+            return then.clone();
+        }
         let (server, catalog) = (&self.server, &self.catalog);
         let facts = &txn.facts;
         self.sessions
@@ -354,6 +361,23 @@ impl Explainer {
             said.is_some_and(|(_, value)| !session::is_off(value))
         };
         self.commits_early || !is_on("synchronous_commit") || !is_on("fsync")
+    }
+
+    /// A transaction is prepared: its session goes on with what it has set, whoever ends it.
+    pub fn leave(&mut self, txn: &Arc<Transaction>) {
+        let task = self.task(txn);
+        let attempt = self.worlds[0].run_anyway(txn, &task.rules, &task.session, &self.planner);
+        let (running, lasting) = (&attempt.session, &attempt.lasting);
+        let ended = task.session.ended(txn.id.number, true, running, lasting, false);
+        self.sessions.insert(txn.id.session, ended);
+        self.left.keep(txn.id, task.session);
+    }
+
+    /// The session goes on after a transaction, unless it has left it.
+    fn go_on(&mut self, txn: &Transaction, ended: SessionState) {
+        if self.left.of(txn.id).is_none() {
+            self.sessions.insert(txn.id.session, ended);
+        }
     }
 
     /// Nothing more will come of this session.
@@ -423,13 +447,16 @@ impl Explainer {
         let ended = task
             .session
             .ended(txn.id.number, task.is_committed(), running, lasting, false);
-        self.sessions.insert(txn.id.session, ended);
+        self.go_on(txn, ended);
         self.refresh();
         self.alone();
     }
 
     /// The session as it is now, for a transaction that was judged before.
     pub fn session_of(&self, txn: &Transaction) -> SessionState {
+        if let Some(then) = self.left.of(txn.id) {
+            return then.clone();
+        }
         let fresh = || SessionState::new(&txn.facts, &self.server, &self.catalog);
         self.sessions.get(&txn.id.session).cloned().unwrap_or_else(fresh)
     }

@@ -10,9 +10,14 @@ use crate::state::Catalog;
 use crate::state::catalog::{ANYWHERE, TEMPORARY};
 use crate::trace::{Outcome, SessionFacts};
 use crate::value::{Context, Value};
+use crate::verdict::TxnId;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
+
+/// The search path, unless somebody says otherwise.
+const DEFAULT_PATH: &str = "\"$user\", public";
 
 /// One session as the interpreter sees it. Cheap to clone: nearly no transaction changes it.
 #[derive(Clone, Debug)]
@@ -63,12 +68,13 @@ impl SessionState {
             portals: Portals::default(),
             after: u64::MAX,
             names: Names {
-                path: "public".to_owned(),
+                path: DEFAULT_PATH.to_owned(),
                 user: facts.user.clone(),
                 role: None,
             },
             initial: None,
         };
+        state.search();
         let roles = catalog.role_settings();
         for (name, value) in server
             .iter()
@@ -404,4 +410,33 @@ fn path_of(setting: &str, user: &str) -> Vec<String> {
         None => n.trim_matches('\'').to_ascii_lowercase(),
     });
     names.filter(|n| !n.is_empty()).collect()
+}
+
+/// Transactions that are remembered after their sessions have left them.
+const LEFT_MAX: usize = 256;
+
+/// What sessions were like when they began transactions that others end.
+#[derive(Clone, Default)]
+pub struct Left {
+    then: FxHashMap<TxnId, SessionState>,
+    order: VecDeque<TxnId>,
+}
+
+impl Left {
+    pub fn of(&self, txn: TxnId) -> Option<&SessionState> {
+        match self.then.is_empty() {
+            true => None,
+            false => self.then.get(&txn),
+        }
+    }
+
+    pub fn keep(&mut self, txn: TxnId, then: SessionState) {
+        self.then.insert(txn, then);
+        self.order.push_back(txn);
+        if self.order.len() > LEFT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.then.remove(&oldest);
+        }
+    }
 }
