@@ -95,7 +95,7 @@ pub fn reference_by(records: Vec<Record>, profile: &str) -> Verdict {
         .into_iter()
         .filter_map(|a| match a {
             Assembled::Ended(txn) => Some(txn),
-            Assembled::Gap(_) => None,
+            Assembled::Prepared(_) | Assembled::Gap(_) => None,
         })
         .collect();
     let profile = Profile::named(profile).expect("built in");
