@@ -26,6 +26,8 @@ fn both_judges_come_to_the_same_verdict_of_every_story() {
                 "alter column",
                 "; commit;",
                 "search_path",
+                "session authorization",
+                "session_replication_role",
                 "transaction snapshot",
                 " rename ",
             ];
