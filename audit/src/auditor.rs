@@ -255,7 +255,9 @@ impl Auditor {
                     self.sequencer.mark(at);
                 }
                 if let Record::SessionEnd { session, at } = record {
-                    self.sequencer.add_other(at, Item::SessionEnd(session));
+                    // What it takes down with it ends at the same instant.
+                    let after = at.saturating_add(1);
+                    self.sequencer.add_other(after, Item::SessionEnd(session));
                 }
                 if let Record::ServerGone { at, .. } = record {
                     self.sequencer.add_other(at, Item::ServerGone(at));

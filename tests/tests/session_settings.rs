@@ -93,6 +93,10 @@ fn every_way_to_set_something_is_followed() {
         ask(&mut one, "commit");
         ask(&mut clerk, "update public.account set balance = 10 where id = 1");
         ask(&mut clerk, "update other.account set balance = 5 where id = 1");
+        // What a session leaves unfinished is judged by what it had set.
+        ask(&mut one, "set search_path = other");
+        ask(&mut one, "begin");
+        assert_eq!(ask(&mut one, balance), "5");
         drop((one, guest, clerk));
         let summary = proxy.stop().summary();
         let told: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
