@@ -53,6 +53,8 @@ pub struct Transaction {
     pub read_only: bool,
     /// Its begin, or what decides about its level, was not seen: nobody can tell what it should have seen.
     pub vague: bool,
+    /// Its begin was not seen: nobody can tell what it did.
+    pub torn: bool,
     /// It reads a snapshot that somebody else has taken, at a time that nobody knows.
     pub borrows: bool,
     /// Begun by BEGIN; otherwise a single statement or one request group.
@@ -450,6 +452,8 @@ impl Assembler {
                 );
                 reopen(session, chain && !lost, modes, &seen);
             }
+            // In a pipeline it commits at once, whatever comes behind.
+            Control::DiscardAll if ok && !open.explicit => close_implicit(session, self.server_default, out),
             Control::PrepareTransaction(gid) if ok => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
                 let torn = open.torn;
@@ -673,6 +677,8 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
     match end {
         End::Committed(_) => {}
         End::Aborted(_) => session.said = began,
+        // What is prepared is as good as committed for its session.
+        End::Unknown(window) if window.done != Nanos::MAX => {}
         End::Unknown(_) => session.said.vague |= session.said != began,
     }
     Some(Transaction {
@@ -680,6 +686,7 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         level,
         read_only,
         vague,
+        torn: open.torn,
         borrows: open.borrows,
         explicit: open.explicit,
         facts: session.facts.clone(),

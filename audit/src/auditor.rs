@@ -568,10 +568,10 @@ impl Auditor {
             self.distrust_catalog(until, || format!("not wholly seen, or lost: {}", said_by(txn)));
         }
         if txn.vague || txn.borrows {
-            let reason = if txn.vague {
-                "begun_unseen"
-            } else {
-                "borrowed_snapshot"
+            let reason = match (txn.torn, txn.vague) {
+                (true, _) => "begun_unseen",
+                (false, true) => "unknown_level",
+                (false, false) => "borrowed_snapshot",
             };
             self.tally.count_unjudged(txn, reason);
             self.explainer.follow(txn);

@@ -32,12 +32,12 @@ impl Auditor {
     /// Until when a transaction may change the catalog in a way that nobody sees, by what is known before it is looked at.
     pub(super) fn may_change_unseen(&self, txn: &Transaction) -> Option<Nanos> {
         match txn.end {
-            End::Committed(window) => txn.vague.then_some(window.done),
+            End::Committed(window) => txn.torn.then_some(window.done),
             End::Unknown(window) => {
                 let planned = AssertUnwindSafe(|| self.explainer.may_change_catalog(txn));
                 let is_more = || says_more_than_data(txn) && catch_unwind(planned).unwrap_or(true);
                 let until = window.sent.saturating_add(LIMBO_NS);
-                (txn.vague || is_more()).then_some(until)
+                (txn.torn || is_more()).then_some(until)
             }
             End::Aborted(_) => None,
         }

@@ -55,12 +55,14 @@ pub struct Footprint {
 impl Footprint {
     pub fn new(txn: &Transaction, attempt: &Attempt, store: &Store) -> Footprint {
         let overlay = &attempt.overlay;
-        let vague = txn.vague && !attempt.wrote.is_empty();
-        let anything = vague || overlay.catalog.is_some() || overlay.havoc_everything.is_some();
+        let writes = !attempt.wrote.is_empty();
+        let anything =
+            (txn.torn && writes) || overlay.catalog.is_some() || overlay.havoc_everything.is_some();
         let mut footprint = Footprint {
             anything,
             calls: attempt.calls,
-            beyond_rows: anything || attempt.changes_session,
+            // Where its level is not known, neither is what it should have found.
+            beyond_rows: anything || attempt.changes_session || (txn.vague && writes),
             writing: attempt.wrote.clone(),
             snapshot_done: attempt
                 .windows

@@ -44,6 +44,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "failed_block",
         "the transaction had failed already: the server ignores what follows",
     ),
+    (
+        "failed_commit",
+        "it failed by a constraint that was deferred to the commit, which is not followed",
+    ),
     ("foreign_key", "a foreign key leads to rows that nobody has seen"),
     ("function", "a function that is not modelled"),
     ("function_call", "a call by the wire protocol's own message"),
@@ -125,6 +129,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "the condition depends on something that nobody has seen",
     ),
     ("unknown_cursor", "the cursor was opened unseen"),
+    (
+        "unknown_level",
+        "the isolation level of the transaction could not be told: a setting was changed in a way that is not followed",
+    ),
     ("unknown_prepared_statement", "the statement was prepared unseen"),
     ("unknown_relation", "the table or view is not known"),
     (
