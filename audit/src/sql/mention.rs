@@ -35,6 +35,43 @@ pub(crate) fn mentioned(node: &NodeEnum) -> Mentioned {
     found
 }
 
+/// The query with the schema of every table said: whoever reads it later finds the same tables, wherever else it looks.
+pub(crate) fn qualified(query: &str, schema_of: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let parsed = pg_query::parse(query, pg_query::ParserOptions::default()).ok()?;
+    let node = parsed.protobuf.stmts.into_iter().next()?.stmt?.node?;
+    let tree = serde_json::to_value(&node).ok()?;
+    let (mut bare, mut own) = (Vec::new(), Vec::new());
+    bare_names(&tree, &mut bare, &mut own);
+    bare.retain(|(name, _)| !own.contains(name));
+    bare.sort_by_key(|(_, at)| *at);
+    let mut text = query.to_owned();
+    for (name, at) in bare.into_iter().rev() {
+        let schema = schema_of(&name)?.replace('"', "\"\"");
+        if !text.is_char_boundary(at) {
+            return None;
+        }
+        text.insert_str(at, &format!("\"{schema}\"."));
+    }
+    Some(text)
+}
+
+/// Tables that are named without a schema, and where; and the names of WITH.
+fn bare_names(json: &Json, bare: &mut Vec<(String, usize)>, own: &mut Vec<String>) {
+    match json {
+        Json::Array(items) => items.iter().for_each(|item| bare_names(item, bare, own)),
+        Json::Object(fields) => {
+            let text = |name: &str| fields.get(name).and_then(Json::as_str);
+            let at = fields.get("location").and_then(Json::as_u64);
+            if let (Some(name), Some(""), Some(at)) = (text("relname"), text("schemaname"), at) {
+                bare.push((name.to_owned(), at as usize));
+            }
+            own.extend(text("ctename").map(str::to_owned));
+            fields.values().for_each(|value| bare_names(value, bare, own));
+        }
+        _ => {}
+    }
+}
+
 fn walk(json: &Json, found: &mut Mentioned) {
     match json {
         Json::Array(items) => items.iter().for_each(|item| walk(item, found)),
@@ -78,6 +115,20 @@ fn constant(node: &Json) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_without_a_schema_are_given_one() {
+        let qualify = |text: &str| qualified(text, |name| (name != "nowhere").then(|| "a\"b".to_owned()));
+        let told =
+            qualify("WITH w AS (SELECT 1 FROM t) SELECT t.k FROM t, s.u, w WHERE EXISTS (SELECT 1 FROM v)");
+        assert_eq!(
+            told.as_deref(),
+            Some(
+                "WITH w AS (SELECT 1 FROM \"a\"\"b\".t) SELECT t.k FROM \"a\"\"b\".t, s.u, w WHERE EXISTS (SELECT 1 FROM \"a\"\"b\".v)"
+            )
+        );
+        assert_eq!(qualify("SELECT 1 FROM nowhere"), None);
+    }
 
     fn of(text: &str) -> Mentioned {
         let parsed = pg_query::parse(text, pg_query::ParserOptions::default()).expect("SQL");

@@ -17,5 +17,6 @@ pub mod planner;
 mod analyze;
 
 pub(crate) use analyze::{columns_of, constant, resolve_type, stored_columns_of};
+pub(crate) use mention::qualified;
 pub use plan::{Kind, Planned};
 pub use planner::{Planner, Prepared, SessionSettings};

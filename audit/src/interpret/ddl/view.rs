@@ -22,6 +22,14 @@ impl DdlRun<'_, '_> {
         let Some(text) = statement_text(query) else {
             return Fault::unsure("create_view");
         };
+        // Which tables it means is decided once and for all.
+        let schema_of = |name: &str| {
+            let found = self.catalog.find(None, name, &self.settings.search_path)?;
+            Some(found.schema.clone())
+        };
+        let Some(text) = sql::qualified(&text, schema_of) else {
+            return Fault::unsure("create_view");
+        };
         let columns = sql::columns_of(&self.catalog, self.settings, &text);
         let names: Vec<&str> = view.aliases.iter().filter_map(string_of).collect();
         let old = self
