@@ -169,7 +169,8 @@ pub struct Explainer {
 const REREAD_NS_MAX: Nanos = 10_000_000_000;
 
 /// Worlds beside the first, summed over garbage collections, after which those that nobody has told apart become one:
-/// two are kept for long, many for a short time. Twice as much while somebody's place differs among them.
+/// two are kept for long, many for a short time. Twice as much while somebody's place differs among them; a quarter
+/// where somebody waits for a place in a serial order, since nothing is forgotten as long as they do.
 const APART_MAX: usize = 64;
 
 /// Rolled back transactions that are remembered, to name what saw their writes.
@@ -621,7 +622,9 @@ impl Explainer {
             .worlds
             .iter()
             .all(|w| w.ahead.is_empty() && w.waiting.is_empty());
-        if self.apart > if is_calm { APART_MAX } else { 2 * APART_MAX } {
+        let is_held = self.worlds.iter().any(|w| !w.uncertified.is_empty());
+        let most = APART_MAX / if is_held { 4 } else { 1 };
+        if self.apart > if is_calm { most } else { 2 * most } {
             // Nobody asks how it was: then it need not be known.
             self.apart = 0;
             if self.called_at >= horizon {
