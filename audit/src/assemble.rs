@@ -142,8 +142,6 @@ struct Session {
 #[derive(Clone)]
 struct Prepared {
     txn: Transaction,
-    /// Part of it was not seen.
-    torn: bool,
 }
 
 impl Prepared {
@@ -154,7 +152,7 @@ impl Prepared {
     }
 
     fn end(mut self, end: End, out: &mut Vec<Assembled>) {
-        if self.torn {
+        if self.txn.torn {
             tear(self.txn.id.session, &end, out);
         }
         self.txn.end = end;
@@ -456,11 +454,10 @@ impl Assembler {
             Control::DiscardAll if ok && !open.explicit => close_implicit(session, self.server_default, out),
             Control::PrepareTransaction(gid) if ok => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
-                let torn = open.torn;
                 let prepared =
                     take_open(session, End::Unknown(window), self.server_default).and_then(|txn| {
                         out.push(Assembled::Prepared(Arc::new(txn.clone())));
-                        self.prepared.insert(gid, Prepared { txn, torn })
+                        self.prepared.insert(gid, Prepared { txn })
                     });
                 // The name is free again: somebody has ended it unseen.
                 if let Some(ended) = prepared {

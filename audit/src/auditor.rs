@@ -781,11 +781,6 @@ impl Auditor {
         found.push(violation.clone());
     }
 
-    /// Whether transactions at this level were promised a serial order, or are claimed to have one.
-    fn is_serial(&self, level: Level) -> bool {
-        self.rules_of(level).is_serial() || self.claim.is_some_and(|claim| claim.is_serial())
-    }
-
     /// Whether the serial order that is promised to this level, or claimed, respects real time.
     fn is_in_real_time(&self, level: Level) -> bool {
         let rules = self.claim.unwrap_or_else(|| self.rules_of(level));

@@ -225,9 +225,7 @@ impl Lane {
         }
         self.took = (clock::now() - self.last).min(u64::from(u32::MAX)) as u32;
     }
-}
 
-impl Lane {
     /// The server has gone without a word.
     pub fn server_gone(&self) {
         self.shared.abruptly.store(true, Relaxed);

@@ -1,8 +1,9 @@
 //! A proxy in front of a server, inside the test's own process.
 
-use pgassay::config::Config;
+use pgassay::config::{Config, Writers};
 use pgassay::live::Live;
 use pgassay::serve::Running;
+use pgassay_audit::verdict::Summary;
 use std::sync::Arc;
 
 pub struct Proxy {
@@ -27,6 +28,15 @@ impl Proxy {
         }
     }
 
+    /// The only way to the server, so that every table can be known, with a side connection to read them.
+    pub fn start_exclusive(upstream: &str) -> Proxy {
+        Self::start_with(upstream, |config| {
+            config.audit.writers = Writers::Exclusive;
+            config.side.enabled = true;
+            config.side.uri = Some(format!("postgresql://postgres@{upstream}/postgres"));
+        })
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -46,6 +56,14 @@ impl Proxy {
     /// Drains, and returns when everything is recorded and judged.
     pub fn stop(mut self) -> Arc<Live> {
         self.running.take().expect("not stopped yet").stop()
+    }
+
+    /// The same; nobody was accused.
+    pub fn stop_silent(self) -> Summary {
+        let summary = self.stop().summary();
+        let told: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
+        assert!(told.is_empty(), "{told:?}");
+        summary
     }
 }
 

@@ -51,7 +51,7 @@ impl Auditor {
             attempt,
             decisions,
         } = explained;
-        if !self.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
+        if !self.explainer.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
             return None;
         }
         let by_statement = is_statement_level(&self.rules_of(txn.level));

@@ -240,9 +240,14 @@ impl Explainer {
         &self.worlds[0]
     }
 
+    /// Whether transactions at this level were promised a serial order, or are claimed to have one.
+    pub fn is_serial(&self, level: Level) -> bool {
+        self.claims_serial || self.rules_of(level).is_serial()
+    }
+
     /// Keeps what was explained until it is known in which way, if it was promised a place in a serial order.
     fn leave_to_certify(&self, world: &mut World, done: &Arc<Explained>) {
-        if self.claims_serial || self.rules_of(done.txn.level).is_serial() {
+        if self.is_serial(done.txn.level) {
             world.uncertified.push(done.clone());
         }
     }

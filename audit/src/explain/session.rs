@@ -9,6 +9,7 @@ use crate::sql::{Kind, Planned, SessionSettings};
 use crate::state::Catalog;
 use crate::state::catalog::{ANYWHERE, TEMPORARY};
 use crate::trace::{Outcome, SessionFacts};
+use crate::value::io::parse_bool;
 use crate::value::{Context, Value};
 use crate::verdict::TxnId;
 use rustc_hash::FxHashMap;
@@ -370,11 +371,7 @@ const SETTINGS: &[&str] = &[
 
 /// Whether a setting that can be turned off is.
 pub fn is_off(value: &str) -> bool {
-    let value = value.trim_matches('\'').to_ascii_lowercase();
-    matches!(
-        value.as_str(),
-        "off" | "false" | "no" | "0" | "f" | "n" | "of" | "fa" | "fal" | "fals"
-    )
+    matches!(parse_bool(value.trim_matches('\'')), Ok(Value::Bool(false)))
 }
 
 fn matters(name: &str) -> bool {
@@ -424,10 +421,7 @@ pub struct Left {
 
 impl Left {
     pub fn of(&self, txn: TxnId) -> Option<&SessionState> {
-        match self.then.is_empty() {
-            true => None,
-            false => self.then.get(&txn),
-        }
+        self.then.get(&txn)
     }
 
     pub fn keep(&mut self, txn: TxnId, then: SessionState) {

@@ -69,7 +69,7 @@ pub enum Record {
     Reread(Box<Reread>),
     /// The catalog, read again on the side connection; see [`CatalogRead`].
     Catalog(Box<CatalogRead>),
-    /// The server ended this session without a word, as it does when it crashes.
+    /// The server closed the connection without a word, as it does when it crashes.
     ServerGone {
         session: SessionId,
         at: Nanos,

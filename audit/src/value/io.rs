@@ -320,7 +320,7 @@ fn parse_integer<T: TryFrom<i64>>(text: &str, kind: &str) -> Result<T, SqlError>
     }
 }
 
-fn parse_bool(text: &str) -> Result<Value, SqlError> {
+pub(crate) fn parse_bool(text: &str) -> Result<Value, SqlError> {
     let word = trim_space(text).to_ascii_lowercase();
     let prefix = |whole: &str, least: usize| word.len() >= least && whole.starts_with(word.as_str());
     if prefix("true", 1) || prefix("yes", 1) || word == "on" || word == "1" {
