@@ -155,12 +155,13 @@ impl Asked {
         matches!(self.act, Act::Run)
     }
 
-    /// Runs it on the views.
+    /// Runs it on the views; only `until_wrong` if what it does matters only where its answer is right.
     pub fn perform(
         &self,
         seen: &Observation,
         session: &SessionState,
         views: Views<'_>,
+        until_wrong: bool,
     ) -> (Execution, Change) {
         let context = &session.context;
         let planned = &*self.prepared.planned;
@@ -171,7 +172,10 @@ impl Asked {
             if session.settings.is_replica && heeds_role {
                 return interpret::widened(planned, "session_replication_role", context);
             }
-            let told = interpret::Told::of(&seen.outcome);
+            let told = interpret::Told {
+                until_wrong,
+                ..interpret::Told::of(&seen.outcome)
+            };
             interpret::execute_told(&self.prepared, &self.parameters, told, views, context)
         };
         match &self.act {

@@ -1,7 +1,7 @@
 //! What two writers leave behind, where only somebody in between can tell who came first.
 //!
-//! In: a world without them, and one with each of two writers that leave the same behind in either order. Out: the rows
-//! by which somebody could tell.
+//! In: two writers that leave the same behind in either order, as the worlds without them and with each of them show, or
+//! because none of them heeds the other. Out: the rows by which somebody could tell.
 //!
 //! Always true: if one order is taken, what nobody can see any more is the second writer without the first. Whoever does not
 //! notice the first one finds the same when both have written, whoever does not notice the second one when none has. So
@@ -28,6 +28,37 @@ pub struct Change {
 }
 
 impl Change {
+    /// What it is that differs in a row, if anything does.
+    pub fn of(
+        table: TableId,
+        before: Option<&Row>,
+        after: Option<&Row>,
+        is_sum: impl Fn(TableId, usize) -> bool,
+    ) -> Option<Change> {
+        if same_row(before, after) {
+            return None;
+        }
+        let columns = match (before, after) {
+            (Some(x), Some(y)) if x.len() == y.len() => {
+                let cells = x.iter().zip(y.iter()).enumerate();
+                let differ = cells
+                    .filter(|(_, (x, y))| !same_cells(std::slice::from_ref(*x), std::slice::from_ref(*y)));
+                Some(
+                    differ
+                        .map(|(column, _)| (column, is_sum(table, column)))
+                        .collect(),
+                )
+            }
+            _ => None,
+        };
+        Some(Change {
+            table,
+            before: before.cloned(),
+            after: after.cloned(),
+            columns,
+        })
+    }
+
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.before.iter().chain(&self.after)
     }
@@ -44,37 +75,29 @@ impl Between {
         }
     }
 
+    /// Where none of the two heeds the other, so that they do the same in either order.
+    pub fn of_heedless(first: &Footprint, second: &Footprint) -> Option<Between> {
+        if first.heeds(second) || second.heeds(first) {
+            return None;
+        }
+        let is_sum = |table: TableId, column| {
+            !first.may_overwrite(table, column) && !second.may_overwrite(table, column)
+        };
+        Some(Between {
+            first: first.changes(is_sum)?,
+            second: second.changes(is_sum)?,
+        })
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
         self.first.iter().chain(&self.second).map(|change| change.table)
     }
 }
 
 fn changes(before: &World, after: &World, is_sum: impl Fn(TableId, usize) -> bool) -> Vec<Change> {
-    let mut all = Vec::new();
-    for &(table, id) in &after.changed {
+    let rows = after.changed.iter().map(|&(table, id)| {
         let (old, new) = (newest(before, table, id), newest(after, table, id));
-        if same_row(old, new) {
-            continue;
-        }
-        let columns = match (old, new) {
-            (Some(x), Some(y)) if x.len() == y.len() => {
-                let cells = x.iter().zip(y.iter()).enumerate();
-                let differ = cells
-                    .filter(|(_, (x, y))| !same_cells(std::slice::from_ref(*x), std::slice::from_ref(*y)));
-                Some(
-                    differ
-                        .map(|(column, _)| (column, is_sum(table, column)))
-                        .collect(),
-                )
-            }
-            _ => None,
-        };
-        all.push(Change {
-            table,
-            before: old.cloned(),
-            after: new.cloned(),
-            columns,
-        });
-    }
-    all
+        Change::of(table, old, new, &is_sum)
+    });
+    rows.flatten().collect()
 }

@@ -278,6 +278,16 @@ impl Footprint {
         })
     }
 
+    /// The rows that are others after it; `None` where it may have written more than is known.
+    pub fn changes(&self, is_sum: impl Fn(TableId, usize) -> bool) -> Option<Vec<Change>> {
+        if !self.unseen.is_empty() || !self.wild.is_empty() || self.beyond_rows {
+            return None;
+        }
+        let rows = self.written.iter();
+        let changes = rows.map(|w| Change::of(w.table, w.before.as_ref(), w.after.as_ref(), &is_sum));
+        Some(changes.flatten().collect())
+    }
+
     /// Whether it may do something else to a column than adding to it.
     pub fn may_overwrite(&self, table: TableId, column: usize) -> bool {
         self.asks.may_overwrite(table, column)

@@ -266,13 +266,26 @@ impl Explainer {
     /// Places a transaction whose turn it is. `under` are those that are being placed after it.
     pub fn place(
         &mut self,
+        world: World,
+        task: &Task,
+        ahead: &Ahead<'_>,
+        budget: &mut Budget,
+        under: &[TxnId],
+    ) -> Placement {
+        let ways = self.explanations(&world, task, None, budget);
+        self.place_by(ways, world, task, ahead, budget, under)
+    }
+
+    /// The same, when it is known what explains it in this world.
+    fn place_by(
+        &mut self,
+        mut ways: Explanations,
         mut world: World,
         task: &Task,
         ahead: &Ahead<'_>,
         budget: &mut Budget,
         under: &[TxnId],
     ) -> Placement {
-        let mut ways = self.explanations(&world, task, None, budget);
         if ways.found.is_empty() && !ways.complete {
             return Placement::GivenUp(world);
         }
@@ -304,11 +317,11 @@ impl Explainer {
         }
         let mut below = under.to_vec();
         below.push(task.txn.id);
-        for rival in rivals {
+        for (rival, ways) in self.promising(&mut world, rivals, ahead, budget, &below) {
             if !spend(&mut budget.detours) {
                 return Placement::GivenUp(world);
             }
-            match self.place(world.clone(), &rival, ahead, budget, &below) {
+            match self.place_by(ways, world.clone(), &rival, ahead, budget, &below) {
                 Placement::Nowhere(..) => {}
                 Placement::GivenUp(_) => return Placement::GivenUp(world),
                 Placement::Placed(first) => {
@@ -330,6 +343,62 @@ impl Explainer {
             true => nowhere(world, difference),
             false => Placement::Placed(placed),
         }
+    }
+
+    /// Those of the rivals that may come first in this world, and what explains them. Somebody has to be the first one:
+    /// where nothing explains a rival, and it takes one of the others to change that, they are tried, and it is looked at
+    /// again when they are in their places.
+    fn promising(
+        &mut self,
+        world: &mut World,
+        rivals: Vec<Task>,
+        ahead: &Ahead<'_>,
+        budget: &mut Budget,
+        under: &[TxnId],
+    ) -> Vec<(Task, Explanations)> {
+        let mut tried = Vec::new();
+        for rival in rivals {
+            let ways = self.explanations(world, &rival, None, budget);
+            tried.push((rival, ways));
+        }
+        let ready = tried.iter().filter(|(_, ways)| !ways.is_stuck());
+        let ready: Vec<TxnId> = ready.map(|(rival, _)| rival.txn.id).collect();
+        tried.retain(|(rival, ways)| {
+            !ways.is_stuck() || self.leads_elsewhere(world, rival, &ready, ahead, budget, under)
+        });
+        tried
+    }
+
+    /// Whether somebody may come first in this world, and so before a rival that nothing explains yet, who is not among
+    /// those that are `ready`.
+    fn leads_elsewhere(
+        &mut self,
+        world: &mut World,
+        rival: &Task,
+        ready: &[TxnId],
+        ahead: &Ahead<'_>,
+        budget: &mut Budget,
+        under: &[TxnId],
+    ) -> bool {
+        let mut met: Vec<TxnId> = under.iter().copied().chain([rival.txn.id]).collect();
+        let mut stuck = vec![rival.clone()];
+        while let Some(task) = stuck.pop() {
+            let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+            let Some((_, others)) = self.contenders(world, &task, &attempt, true, false, ahead, &met) else {
+                return true;
+            };
+            for (other, _) in others {
+                met.push(other.txn.id);
+                if ready.contains(&other.txn.id) {
+                    continue;
+                }
+                if !self.explanations(world, &other, None, budget).is_stuck() {
+                    return true;
+                }
+                stuck.push(other);
+            }
+        }
+        false
     }
 
     /// What somebody whose turn is still to come may have written is not learned: nobody can tell whose it is.
@@ -394,47 +463,16 @@ impl Explainer {
             });
             return Some(Rivals::default());
         }
-        let others: Vec<Arc<Transaction>> = ahead
-            .sequencer
-            .hasty_before(last_done(&task.txn))
-            .filter(|y| y.id != task.txn.id && !under.contains(&y.id) && !world.is_ahead(y.id))
-            .cloned()
-            .collect();
-        if others.is_empty() {
-            return Some(Rivals::default());
-        }
         let attempt = unexplained
             .as_ref()
             .or(ways.found.first().map(|way| &way.attempt));
         let Some(attempt) = attempt else {
             return Some(Rivals::default());
         };
-        let own = match attempt.calls && unexplained.is_some() {
-            true => world.reach(&task.txn, &task.rules, &task.session, &self.planner),
-            false => Footprint::new(&task.txn, attempt, &world.store),
-        };
-        let own = Arc::new(own);
-        let mut rivals = Vec::new();
-        for other in others {
-            if self.spot(world, &other).is_some_and(|spot| spot.misses(&own)) {
-                continue;
-            }
-            let other = self.task(&other);
-            let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
-            let matters = own.depends_on(
-                &task.txn,
-                &footprint,
-                other.txn.sent(),
-                unexplained.is_none() && writes,
-            );
-            if !footprint.writes() || !matters {
-                continue;
-            }
-            if footprint.beyond_rows {
-                return None;
-            }
-            rivals.push((other, footprint));
-        }
+        let only_effects = unexplained.is_none() && writes;
+        let is_unexplained = unexplained.is_some();
+        let (own, rivals) =
+            self.contenders(world, task, attempt, is_unexplained, only_effects, ahead, under)?;
         if !rivals.is_empty() {
             ways.found.iter_mut().for_each(|way| way.facts.clear());
         }
@@ -450,6 +488,9 @@ impl Explainer {
                 1 if blind && is_same(&task.txn, &rival.txn) => Pair::Same,
                 1 => match self.obvious(world, (task, &own), &rival) {
                     Some(pair) => pair,
+                    None if let Some(between) = Between::of_heedless(&own, &footprint) => {
+                        Pair::Commuting(Some(Arc::new(between)))
+                    }
                     None => self.compare(world, (task, &rival), (&own, &footprint), budget),
                 },
                 _ => Pair::Different,
@@ -479,6 +520,52 @@ impl Explainer {
             }
         }
         Some(found)
+    }
+
+    /// Where a transaction reads and writes; and those whose turn is still to come who would have mattered to it, with
+    /// `only_effects` to what it wrote, had they come before. `None` if one of them changes more than rows.
+    #[allow(clippy::type_complexity)]
+    fn contenders(
+        &mut self,
+        world: &mut World,
+        task: &Task,
+        attempt: &Attempt,
+        is_unexplained: bool,
+        only_effects: bool,
+        ahead: &Ahead<'_>,
+        under: &[TxnId],
+    ) -> Option<(Arc<Footprint>, Vec<(Task, Arc<Footprint>)>)> {
+        let others: Vec<Arc<Transaction>> = ahead
+            .sequencer
+            .hasty_before(last_done(&task.txn))
+            .filter(|y| y.id != task.txn.id && !under.contains(&y.id) && !world.is_ahead(y.id))
+            .cloned()
+            .collect();
+        if others.is_empty() {
+            return Some((Arc::default(), Vec::new()));
+        }
+        let own = match attempt.calls && is_unexplained {
+            true => world.reach(&task.txn, &task.rules, &task.session, &self.planner),
+            false => Footprint::new(&task.txn, attempt, &world.store),
+        };
+        let own = Arc::new(own);
+        let mut found = Vec::new();
+        for other in others {
+            if self.spot(world, &other).is_some_and(|spot| spot.misses(&own)) {
+                continue;
+            }
+            let other = self.task(&other);
+            let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            let matters = own.depends_on(&task.txn, &footprint, other.txn.sent(), only_effects);
+            if !footprint.writes() || !matters {
+                continue;
+            }
+            if footprint.beyond_rows {
+                return None;
+            }
+            found.push((other, footprint));
+        }
+        Some((own, found))
     }
 
     /// Of two writers one order is taken: whoever can tell which was first may be explained by the other one.
@@ -668,6 +755,11 @@ impl Explainer {
 }
 
 impl Explanations {
+    /// Nothing explains it as things are.
+    fn is_stuck(&self) -> bool {
+        self.found.is_empty() && self.complete
+    }
+
     pub(super) fn add(&mut self, attempt: Attempt, decisions: Vec<Decision>, committed: bool) {
         let same =
             |other: &&mut Explanation| !committed || other.attempt.overlay.writes_same(&attempt.overlay);

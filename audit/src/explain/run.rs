@@ -275,7 +275,16 @@ fn run_through(
         }
         #[cfg(test)]
         crash::if_told("run", &step.seen.text);
-        run_step(at, step, rules, scene, chooser, &mut attempt, &mut snapshot);
+        run_step(
+            at,
+            step,
+            rules,
+            scene,
+            chooser,
+            &mut attempt,
+            &mut snapshot,
+            tolerant,
+        );
         if attempt.wrong.is_some() && !tolerant {
             break;
         }
@@ -339,6 +348,7 @@ fn run_step(
     chooser: &RefCell<Chooser>,
     attempt: &mut Attempt,
     snapshot: &mut Option<Window>,
+    tolerant: bool,
 ) {
     let seen = &step.seen;
     let unchecked = |reason: &str, shape: Arc<str>| {
@@ -417,7 +427,7 @@ fn run_step(
             latest: &latest,
             recheck: by_statement,
         };
-        let (execution, change) = asked_for.perform(seen, &attempt.session, views);
+        let (execution, change) = asked_for.perform(seen, &attempt.session, views, !tolerant);
         let providers = read.providers.into_inner();
         (execution, change, providers, latest.claimed.into_inner())
     };

@@ -227,7 +227,7 @@ impl<'a> Asking<'a> {
                 latest: view,
                 recheck: false,
             };
-            let (execution, _) = asked.perform(&step.seen, &self.task.session, views);
+            let (execution, _) = asked.perform(&step.seen, &self.task.session, views, false);
             execution.expect
         };
         let lone = |id: RowId, row: Option<&Row>| {

@@ -29,6 +29,7 @@ pub use write::merged;
 use crate::sql::plan::{AllAsks, Asks, Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
 use crate::state::{Catalog, Row, RowId, TableId, View};
+use crate::trace::Answer;
 use crate::value::{Collation, Context, DateStyle, TimeZone, TypeOid, Value};
 use expect::{ExpectedRow, Group, Opening, Rows, Tag};
 use query::{Cutting, Output, OutputRow};
@@ -185,6 +186,10 @@ pub struct Told<'a> {
     pub copy: Option<&'a [u8]>,
     /// How many rows were written, as the command tag of UPDATE or DELETE says.
     pub written: Option<u64>,
+    /// The whole of it.
+    pub answer: Option<&'a Answer>,
+    /// What it does matters only if this can be its answer.
+    pub until_wrong: bool,
 }
 
 impl<'a> Told<'a> {
@@ -199,6 +204,8 @@ impl<'a> Told<'a> {
         Told {
             copy: answer.copy.as_deref(),
             written: answer.tag.as_deref().and_then(count),
+            answer: Some(answer),
+            until_wrong: false,
         }
     }
 }
@@ -245,6 +252,7 @@ pub fn execute_told(
         );
     }
     run.told.set(told.written);
+    run.answered = told.answer.map(|answer| (answer, told.until_wrong));
     let result = statement(&run, &planned.kind, told.copy);
     let mut execution = match result {
         Ok(expect) => Execution {
@@ -262,6 +270,8 @@ pub fn execute_told(
             reasons: planned.reasons.clone(),
         },
         Err(Fault::Unsure(reason)) => widened(planned, &reason, context),
+        // Whoever is told what is answered says so in the answer.
+        Err(Fault::Refuted { .. }) => widened(planned, "routine_over_unknown", context),
     };
     if planned.touches.writes_everything && execution.expect.success {
         // Something in it that is not modelled may have written anything, whatever else the statement does.

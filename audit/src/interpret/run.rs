@@ -3,6 +3,7 @@
 use super::{Effect, RowFilter, Touch, Views};
 use crate::sql::plan::{AllAsks, Asks, Cte, CteQuery, Expr, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
+use crate::trace::Answer;
 use crate::value::compare::identical;
 use crate::value::{Context, SqlError, Value};
 use rustc_hash::FxHashMap;
@@ -26,6 +27,8 @@ pub(super) enum Fault {
     Raised { sqlstate: String, message: String },
     /// Nothing can be said, for this reason.
     Unsure(String),
+    /// What the routine answers in this variable is not what was answered.
+    Refuted { variable: usize, value: Value },
 }
 
 pub(super) type Outcome<T> = Result<T, Fault>;
@@ -114,10 +117,14 @@ pub(super) struct Run<'a> {
     pub several_writers: bool,
     /// How many rows the statement wrote, if its answer says so.
     pub told: Cell<Option<u64>>,
+    /// Its answer, if it is known; and whether it matters what it does if that is another one.
+    pub answered: Option<(&'a Answer, bool)>,
     /// What the sequences that were drawn from give next.
     drawn: RefCell<BTreeMap<TableId, Option<i64>>>,
     /// Rows are made in an order of the server's choice: which of them got which value is not known.
     pub is_unordered: Cell<bool>,
+    /// A row that was found in its place in an order had changed when it was locked.
+    pub is_unsorted: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -154,8 +161,10 @@ impl<'a> Run<'a> {
             instants: None,
             several_writers: several_writers(&planned.kind),
             told: Cell::new(None),
+            answered: None,
             drawn: RefCell::default(),
             is_unordered: Cell::new(false),
+            is_unsorted: Cell::new(false),
         }
     }
 

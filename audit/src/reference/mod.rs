@@ -116,7 +116,7 @@ fn is_judged(step: &Step) -> bool {
 
 fn execute(asked: &Asked, at: usize, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
     let catalog = views.snapshot.catalog();
-    let (execution, change) = asked.perform(&step.seen, session, views);
+    let (execution, change) = asked.perform(&step.seen, session, views, false);
     let mut effects = execution.effects;
     let agrees = match execution.expect.compare(&step.seen.outcome) {
         Match::Differs(difference) => Err(difference),

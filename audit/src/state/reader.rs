@@ -230,11 +230,15 @@ fn shown_values(observed: &Outcome) -> Option<FxHashSet<Key>> {
         .rows
         .iter()
         .flat_map(|row| row.iter().zip(answer.columns.iter()));
-    Some(
-        cells
-            .map(|(cell, column)| Key(decode(column.type_oid, column.format, cell.as_deref(), &context)))
-            .collect(),
-    )
+    let mut shown = FxHashSet::default();
+    for (cell, column) in cells {
+        let value = decode(column.type_oid, column.format, cell.as_deref(), &context);
+        if let Value::Array(array) = &value {
+            shown.extend(array.items.iter().cloned().map(Key));
+        }
+        shown.insert(Key(value));
+    }
+    Some(shown)
 }
 
 fn is_key_known(row: &Row, columns: &[usize]) -> bool {

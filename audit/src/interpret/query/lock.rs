@@ -33,6 +33,11 @@ impl Run<'_> {
                 Newest::Gone => return Ok(None),
                 Newest::Changed(newest) => {
                     changed = true;
+                    match &level.first {
+                        // It comes where it was found.
+                        Some(first) => certain &= first.is_in_place(row, &newest),
+                        None => self.is_unsorted.set(true),
+                    }
                     frame.slots[lock.relation].row = Some(newest);
                 }
             }

@@ -17,7 +17,7 @@ mod order;
 mod limit;
 
 use super::eval::is_plain;
-use super::run::{Derived, Fault, Frame, Outcome, Run, Scope};
+use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
 use crate::sql::plan::{Body, Distinct, Expr, Query, RelationSource, Select};
 use crate::state::catalog::TableKind;
 use crate::state::{Row, RowId, TableId};
@@ -166,8 +166,10 @@ impl Run<'_> {
                         values.push(self.target(target, &scope, certain && strict)?);
                     }
                     let sources = sources(select, frame);
-                    if let Some(first) = &level.first {
-                        first.found.set(first.found.get() + usize::from(certain));
+                    if let (Some(first), Some(Slot { row: Some(row), .. }), true) =
+                        (&level.first, frame.slots.first(), certain)
+                    {
+                        first.note(row);
                     }
                     output.rows.push(OutputRow {
                         values,

@@ -8,10 +8,10 @@ use crate::sql::plan::{
 };
 use crate::state::index::Range;
 use crate::state::{Row, RowId, TableId};
-use crate::value::compare::sort_compare;
+use crate::value::compare::{identical, sort_compare, total_order};
 use crate::value::{Collation, Value};
 use smallvec::SmallVec;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,8 +21,34 @@ pub(in crate::interpret) struct First {
     pub(super) column: usize,
     pub(super) descending: bool,
     pub(super) wanted: usize,
-    /// Rows that were found for certain so far.
-    pub(super) found: Cell<usize>,
+    /// Where the rows are in the order that were found for certain so far.
+    pub(super) found: RefCell<Vec<Value>>,
+}
+
+impl First {
+    /// A row was found for certain.
+    pub(super) fn note(&self, row: &Row) {
+        let value = row.get(self.column).cloned();
+        self.found.borrow_mut().push(value.unwrap_or(Value::Unknown));
+    }
+
+    /// Whether two versions of a row are at the same place.
+    pub(super) fn is_in_place(&self, one: &Row, other: &Row) -> bool {
+        match (one.get(self.column), other.get(self.column)) {
+            (Some(one), Some(other)) => identical(one, other) == Some(true),
+            _ => false,
+        }
+    }
+
+    /// Whether there are enough of them up to `last`: those of the transaction itself come before their turn.
+    fn is_enough(&self, last: &Value) -> bool {
+        let is_reached = |value: &&Value| match total_order(value, last) {
+            Ordering::Equal => true,
+            Ordering::Less => !self.descending && !value.is_unknown(),
+            Ordering::Greater => self.descending && !value.is_unknown(),
+        };
+        self.found.borrow().iter().filter(is_reached).count() >= self.wanted
+    }
 }
 
 impl Run<'_> {
@@ -118,8 +144,8 @@ impl Run<'_> {
             && scan.never_fails
             && select.targets.iter().all(plain)
             && scan.bounds.as_ref().is_none_or(|bounds| bounds.column == column)
-            // A row that changed since it was found is looked at again, and may then be another.
-            && (select.locking.is_empty() || !self.views_differ());
+            // A row that changed since it was found is looked at again, and may then be elsewhere in the order.
+            && (select.locking.is_empty() || !self.views_differ() || query.order.len() == 1);
         if !is_ordered || !is_plain {
             return Ok(None);
         }
@@ -128,7 +154,7 @@ impl Run<'_> {
             column,
             descending: key.descending,
             wanted: cutting.offset.saturating_add(limit) as usize,
-            found: Cell::new(0),
+            found: RefCell::default(),
         }))
     }
 
@@ -181,7 +207,8 @@ impl Run<'_> {
             lower: bound(bounds.and_then(|bounds| bounds.lower.as_ref())),
             upper: bound(bounds.and_then(|bounds| bounds.upper.as_ref())),
             descending: first.is_some_and(|first| first.descending),
-            enough: first.map_or(usize::MAX, |first| first.wanted.max(8)),
+            // What is read beyond what is wanted may raise questions that nobody has.
+            enough: first.map_or(usize::MAX, |first| first.wanted.max(1)),
             goes_on: false,
         };
         if columns.is_empty() {
@@ -203,9 +230,10 @@ impl Run<'_> {
                 each(frame, id, row)?;
             }
             let Some(last) = reached.last else { return Ok(true) };
-            if first.is_some_and(|first| first.found.get() >= first.wanted) {
+            if first.is_some_and(|first| first.is_enough(&last)) {
                 return Ok(true);
             }
+            range.enough = range.enough.saturating_mul(2).max(8);
             match range.descending {
                 true => range.upper = Bound::Excluded(last),
                 false => range.lower = Bound::Excluded(last),

@@ -2,6 +2,7 @@
 
 use super::changes::Changes;
 use super::ended::unknown_unless_same;
+use super::shown::{Shown, Witnesses};
 use super::{FORKS_MAX, STEPS_MAX};
 use crate::interpret::Views;
 use crate::interpret::run::{Fault, Outcome, Run};
@@ -37,6 +38,12 @@ pub(super) struct Body<'b, 'a> {
     pub(super) steps: usize,
     /// Conditions that were not known.
     pub(super) forks: usize,
+    /// Of those, how many it is supposed of that they were true, or not.
+    pub(super) supposed: usize,
+    /// What the routine is known to answer.
+    pub(super) shown: Option<Shown>,
+    /// What may tell whether the last statement found something.
+    pub(super) witnesses: Option<Witnesses>,
     pub(super) returned: Option<Value>,
 }
 
@@ -57,12 +64,34 @@ impl Body<'_, '_> {
 
     fn step(&mut self, step: &Step) -> Outcome<Flow> {
         match step {
-            Step::Assign { variable, value } => self.assign(*variable, value)?,
+            Step::Assign {
+                variable,
+                value,
+                appends,
+                settles,
+            } => {
+                let before = match *settles && appends.is_some() {
+                    true => self.variables[*variable].clone(),
+                    false => Value::Unknown,
+                };
+                self.assign(*variable, value)?;
+                match appends {
+                    Some(item) if *settles => self.heed_appended(*variable, &before, *item)?,
+                    None if *settles => self.heed(*variable)?,
+                    _ => {}
+                }
+            }
             Step::Run {
                 statement,
                 into,
                 strict,
-            } => self.statement(statement, into.as_deref(), *strict)?,
+                settles,
+            } => {
+                self.statement(statement, into.as_deref(), *strict)?;
+                for variable in settles {
+                    self.heed(*variable)?;
+                }
+            }
             Step::If { branches, otherwise } => {
                 return self.branch(branches, otherwise);
             }
@@ -212,14 +241,30 @@ impl Body<'_, '_> {
             self.changes.borrow().clone(),
             self.row_count,
         );
-        let one = perhaps(self.run(body))?;
+        self.supposed += 1;
+        let one = perhaps(self.run(body));
+        self.witnesses = None;
         let after = (
             std::mem::replace(&mut self.variables, before.0),
             std::mem::replace(&mut *self.changes.borrow_mut(), before.1),
             std::mem::replace(&mut self.row_count, before.2),
             self.returned.take(),
         );
-        let other = perhaps(self.branch(rest, otherwise))?;
+        if let Err(Fault::Refuted { .. }) = one {
+            // The answer says that it was the other way.
+            self.supposed -= 1;
+            return self.branch(rest, otherwise);
+        }
+        let one = one?;
+        let other = perhaps(self.branch(rest, otherwise));
+        self.witnesses = None;
+        self.supposed -= 1;
+        if let Err(Fault::Refuted { .. }) = other {
+            (self.variables, self.row_count, self.returned) = (after.0, after.2, after.3);
+            *self.changes.borrow_mut() = after.1;
+            return Ok(one);
+        }
+        let other = other?;
         if one != other {
             return Fault::unsure("unknown_condition");
         }
@@ -254,6 +299,7 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn count(&mut self, rows: Option<u64>) {
+        self.witnesses = None;
         self.row_count = rows;
         match rows {
             Some(rows) => self.set_found(rows > 0),

@@ -4,7 +4,8 @@ use super::OWN;
 use super::ended::common;
 use crate::interpret::Effect;
 use crate::interpret::run::{Fault, Outcome};
-use crate::state::view::{Focus, Knowledge};
+use crate::state::index::Range;
+use crate::state::view::{Focus, Knowledge, Reached};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::value::compare::same;
 use crate::value::{Collation, Value};
@@ -259,6 +260,27 @@ impl Changes {
     }
 }
 
+impl Changed {
+    /// The rows that may have a key.
+    fn with_key(&self, columns: &[usize], key: &[Value], each: &mut dyn FnMut(RowId, &Row)) {
+        let fits = |row: &Row| {
+            columns.iter().zip(key).all(|(column, value)| {
+                row.get(*column)
+                    .is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
+            })
+        };
+        let replaced = self
+            .replaced
+            .iter()
+            .filter_map(|(id, row)| row.as_ref().map(|row| (id, row)));
+        for (id, row) in replaced.chain(&self.inserted) {
+            if fits(row) {
+                each(*id, row);
+            }
+        }
+    }
+}
+
 /// A view with a routine's own writes on top.
 pub(super) struct Layer<'a> {
     pub(super) base: &'a dyn View,
@@ -323,24 +345,36 @@ impl View for Layer<'_> {
                 each(id, row);
             }
         });
-        let fits = |row: &Row| {
-            columns.iter().zip(key).all(|(column, value)| {
-                row.get(*column)
-                    .is_some_and(|cell| !cell.is_null() && same(cell, value, Collation::Bytes) != Some(false))
-            })
-        };
         if let Some(own) = own {
-            let replaced = own
-                .replaced
-                .iter()
-                .filter_map(|(id, row)| row.as_ref().map(|row| (id, row)));
-            for (id, row) in replaced.chain(&own.inserted) {
-                if fits(row) {
-                    each(*id, row);
-                }
-            }
+            own.with_key(columns, key, each);
         }
         sure && !own.is_some_and(|own| own.unseen)
+    }
+
+    fn range(
+        &self,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        range: &Range,
+        each: &mut dyn FnMut(RowId, &Row),
+    ) -> Reached {
+        let changes = self.changes.borrow();
+        let own = changes.tables.get(&table);
+        if own.is_some_and(|own| own.havoc) {
+            let certain = false;
+            return Reached { certain, last: None };
+        }
+        if let Some(own) = own.filter(|_| !range.goes_on) {
+            own.with_key(columns, key, each);
+        }
+        let mut reached = self.base.range(table, columns, key, range, &mut |id, row| {
+            if !own.is_some_and(|own| own.replaced.contains_key(&id)) {
+                each(id, row);
+            }
+        });
+        reached.certain &= !own.is_some_and(|own| own.unseen);
+        reached
     }
 
     fn is_fixed(&self, table: TableId, columns: &[usize], key: &[Value]) -> bool {

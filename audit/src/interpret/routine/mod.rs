@@ -12,8 +12,9 @@ mod body;
 mod statement;
 mod ended;
 mod changes;
+mod shown;
 
-use super::expect::{ExpectedRow, Group, Rows};
+use super::expect::{Expect, ExpectedRow, Group, Rows};
 use super::run::{Fault, Outcome, Run};
 use super::{Touch, Views};
 use crate::sql::plan::Routine;
@@ -22,6 +23,7 @@ use crate::value::Value;
 use body::Body;
 use changes::{Changes, Layer};
 use ended::Ended;
+use shown::Shown;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -39,7 +41,7 @@ impl Run<'_> {
         if strict && arguments.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
-        let ended = self.run_body(routine, arguments)?;
+        let ended = self.run_body(routine, arguments, None)?;
         if routine.returns_void {
             return Ok(if routine.procedure {
                 Value::Null
@@ -59,48 +61,63 @@ impl Run<'_> {
         routine: &Arc<Routine>,
         arguments: Vec<Value>,
     ) -> Outcome<Option<Rows>> {
-        let ended = self.run_body(routine, arguments)?;
+        let outputs = || routine.outputs.iter();
+        let mut rows = Rows {
+            types: outputs()
+                .map(|place| routine.variables[*place].type_oid)
+                .collect(),
+            names: outputs()
+                .map(|place| routine.variables[*place].name.clone())
+                .collect(),
+            ..Rows::default()
+        };
+        let values = match self.run_body(routine, arguments, self.shown(routine, &rows)) {
+            Ok(ended) => outputs().map(|place| ended.variables[*place].clone()).collect(),
+            Err(Fault::Refuted { variable, value }) => outputs()
+                .map(|place| match *place == variable {
+                    true => value.clone(),
+                    false => Value::Unknown,
+                })
+                .collect(),
+            Err(fault) => return Err(fault),
+        };
         if routine.outputs.is_empty() {
             return Ok(None);
         }
-        let values = routine
-            .outputs
-            .iter()
-            .map(|place| ended.variables[*place].clone())
-            .collect();
         let row = ExpectedRow {
             values,
             certain: true,
             sources: SmallVec::new(),
         };
-        Ok(Some(Rows {
-            groups: vec![Group {
-                rows: vec![row],
-                take: None,
-            }],
-            types: routine
-                .outputs
-                .iter()
-                .map(|place| routine.variables[*place].type_oid)
-                .collect(),
-            names: routine
-                .outputs
-                .iter()
-                .map(|place| routine.variables[*place].name.clone())
-                .collect(),
-            ..Rows::default()
-        }))
+        rows.groups = vec![Group {
+            rows: vec![row],
+            take: None,
+        }];
+        Ok(Some(rows))
     }
 
-    fn run_body(&self, routine: &Arc<Routine>, arguments: Vec<Value>) -> Outcome<Ended> {
+    /// What the answer says about the OUT arguments.
+    fn shown(&self, routine: &Routine, rows: &Rows) -> Option<Shown> {
+        let (answer, until_wrong) = self.answered?;
+        let decoded = Expect::success(self.context.clone()).decoded(rows, answer).ok()?;
+        let row = decoded.into_iter().next()?;
+        (row.len() == routine.outputs.len()).then(|| Shown::of(routine, row, until_wrong))
+    }
+
+    fn run_body(
+        &self,
+        routine: &Arc<Routine>,
+        arguments: Vec<Value>,
+        shown: Option<Shown>,
+    ) -> Outcome<Ended> {
         if self.routine_depth > 8 {
             return Fault::unsure("routine_depth");
         }
         let views = self.views;
         if self.instants.is_some() || !is_volatile(routine) {
-            return Ok(self.adopt(self.run_on(routine, arguments, views, views)?));
+            return Ok(self.adopt(self.run_on(routine, arguments, shown, views, views)?));
         }
-        let first = match self.run_on(routine, arguments.clone(), views, views) {
+        let first = match self.run_on(routine, arguments.clone(), None, views, views) {
             // A newer snapshot may have been kinder.
             Err(Fault::Raised { .. }) if views.recheck && !self.is_quiet() => {
                 return Fault::unsure("routine_snapshots");
@@ -116,7 +133,7 @@ impl Run<'_> {
         };
         if first.reads <= 1 {
             // What is found to be written after the read may be found in a newer snapshot.
-            let second = self.run_on(routine, arguments, views, newest)?;
+            let second = self.run_on(routine, arguments, None, views, newest)?;
             return match first.merge(second, routine) {
                 Some(both) => Ok(self.adopt(both)),
                 None => Fault::unsure("routine_snapshots"),
@@ -125,7 +142,7 @@ impl Run<'_> {
         if self.is_quiet() {
             return Ok(self.adopt(first));
         }
-        let second = self.run_on(routine, arguments, newest, newest)?;
+        let second = self.run_on(routine, arguments, None, newest, newest)?;
         match first.merge(second, routine) {
             // Between two equal answers there may have been another one.
             Some(both) => Ok(self.adopt(both.forget_answer(routine))),
@@ -176,6 +193,7 @@ impl Run<'_> {
         &self,
         routine: &Arc<Routine>,
         arguments: Vec<Value>,
+        shown: Option<Shown>,
         views: Views<'_>,
         later: Views<'_>,
     ) -> Outcome<Ended> {
@@ -216,6 +234,9 @@ impl Run<'_> {
                 .position(|variable| variable.name == "found"),
             steps: 0,
             forks: 0,
+            supposed: 0,
+            shown,
+            witnesses: None,
             returned: None,
         };
         for (place, value) in arguments.into_iter().enumerate() {

@@ -24,6 +24,9 @@ impl Body<'_, '_> {
 
     pub(super) fn assign(&mut self, variable: usize, planned: &Arc<Planned>) -> Outcome<()> {
         let value = self.value(planned)?;
+        if self.witnesses.as_ref().is_some_and(|w| w.is_about(variable)) {
+            self.witnesses = None;
+        }
         let from = planned.columns.first().map_or(0, |column| column.type_oid);
         let target = &self.routine.variables[variable];
         self.variables[variable] = self.convert(value, from, target.type_oid, target.type_modifier)?;
@@ -168,7 +171,8 @@ impl Body<'_, '_> {
             let ambiguous = ambiguous
                 .filter(|(start, end)| end - start > 1)
                 .any(|(start, end)| start < last && end > first);
-            let several = output.rows.len() > 1 && ambiguous;
+            let unsorted = run.is_unsorted.get() && !query.order.is_empty();
+            let several = output.rows.len() > 1 && (ambiguous || unsorted);
             if several {
                 let alike = output.rows.windows(2).all(|pair| {
                     pair[0]
@@ -230,6 +234,7 @@ impl Body<'_, '_> {
                 for variable in targets {
                     self.variables[*variable] = Value::Unknown;
                 }
+                self.witness(planned, targets);
                 Ok(())
             }
             Some(rows) if strict && rows.len() != 1 => {

@@ -5,7 +5,7 @@
 use super::asks::asked_by_routine;
 use super::reach::astray;
 use super::{Analyzer, Result, Typed, embedded, strings_of, unmodelled};
-use crate::sql::plan::{Expr, Kind, OutputColumn, Planned, Routine, Step, Variable};
+use crate::sql::plan::{Expr, Kind, OutputColumn, Planned, Routine, Step, Variable, settle};
 use crate::state::catalog::Function;
 use crate::value::{self, CastKind, TypeOid, oid};
 use pg_query::NodeEnum;
@@ -238,12 +238,13 @@ impl Analyzer<'_> {
                 variables[place].default = Some(builder.expression(default)?);
             }
         }
-        let steps = builder.block(&body["action"])?;
+        let mut steps = builder.block(&body["action"])?;
         let strays = astray(&steps, function.arguments.len());
         self.touches.astray.extend(strays);
-        let outputs = (0..function.arguments.len())
+        let outputs: Vec<usize> = (0..function.arguments.len())
             .filter(|place| function.arguments[*place].mode == 'b')
             .collect();
+        settle(&mut steps, &outputs);
         Ok(Arc::new(Routine {
             function: Some(function.clone()),
             name: function.name.clone(),
@@ -346,9 +347,12 @@ impl Builder<'_, '_> {
                     return unmodelled(self.reason.clone());
                 }
                 let variable = statement["varno"].as_u64().unwrap_or(0) as usize;
+                let value = self.expression(expression)?;
                 Step::Assign {
                     variable,
-                    value: self.expression(expression)?,
+                    appends: value.appends_to(variable),
+                    value,
+                    settles: false,
                 }
             }
             "PLpgSQL_stmt_execsql" => {
@@ -362,6 +366,7 @@ impl Builder<'_, '_> {
                     statement: planned,
                     into,
                     strict: statement["strict"].as_bool().unwrap_or(false),
+                    settles: Vec::new(),
                 }
             }
             "PLpgSQL_stmt_perform" => {
@@ -370,6 +375,7 @@ impl Builder<'_, '_> {
                     statement: planned,
                     into: None,
                     strict: false,
+                    settles: Vec::new(),
                 }
             }
             "PLpgSQL_stmt_if" => {

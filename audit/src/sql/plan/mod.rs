@@ -18,7 +18,7 @@ mod write;
 pub use asks::{AllAsks, Asked, Asks};
 pub use expr::Expr;
 pub use query::{Body, Cte, CteQuery, Query, SetOperation, SortKey};
-pub use routine::{Routine, Step, Variable};
+pub use routine::{Routine, Step, Variable, settle};
 pub use select::{
     Access, Aggregate, Bounds, Distinct, Fit, From, Group, Locking, Relation, RelationSource, Scan, Select,
     SetFunction, Strength, is_ordered,
@@ -81,6 +81,36 @@ impl Planned {
             _ => false,
         };
         plain && !self.touches.writes_everything && self.touches.unfollowed.is_empty()
+    }
+
+    /// The variable that is appended to an array in another one, if the statement is nothing but the expression that does
+    /// so.
+    pub fn appends_to(&self, array: usize) -> Option<usize> {
+        let Kind::Select(query) = &self.kind else {
+            return None;
+        };
+        let Body::Select(select) = &query.body else {
+            return None;
+        };
+        let [Expr::Call { function, arguments }] = select.targets.as_slice() else {
+            return None;
+        };
+        let variable = |expr: &Expr| match expr {
+            Expr::Bound(slot) => {
+                let bind = self.binds.get(*slot)?;
+                let plain = bind.casts.is_empty() && !bind.negate;
+                match bind.source {
+                    Source::Parameter(variable) if plain => Some(variable),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let [old, item] = arguments.as_slice() else {
+            return None;
+        };
+        let appends = function.name() == "array_append" && variable(old) == Some(array);
+        variable(item).filter(|_| appends && select.from.is_none())
     }
 
     /// Whether the answer says that no row was written, so that it left nothing behind.

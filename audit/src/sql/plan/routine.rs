@@ -37,11 +37,18 @@ pub enum Step {
     Assign {
         variable: usize,
         value: Arc<Planned>,
+        /// It only adds this variable to the end of an array.
+        appends: Option<usize>,
+        /// The variable is answered, and nothing behind this step gives it another value, or does more than append to it
+        /// if this step appends.
+        settles: bool,
     },
     Run {
         statement: Arc<Planned>,
         into: Option<Vec<usize>>,
         strict: bool,
+        /// Those of `into` that are answered, and to which nothing behind this step gives another value.
+        settles: Vec<usize>,
     },
     If {
         branches: Vec<(Arc<Planned>, Vec<Step>)>,
@@ -91,6 +98,20 @@ pub enum Step {
 impl Step {
     /// The variables that it gives values to.
     pub fn assigned(&self, variables: &mut Vec<usize>) {
+        self.assigned_here(variables);
+        self.inside().for_each(|step| step.assigned(variables));
+    }
+
+    /// The same, without those that it only appends to.
+    fn replaced(&self, variables: &mut Vec<usize>) {
+        if !matches!(self, Step::Assign { appends: Some(_), .. }) {
+            self.assigned_here(variables);
+        }
+        self.inside().for_each(|step| step.replaced(variables));
+    }
+
+    /// Those that it gives values to itself, not a step inside it.
+    fn assigned_here(&self, variables: &mut Vec<usize>) {
         match self {
             Step::Assign { variable, .. } | Step::GetRowCount(variable) => variables.push(*variable),
             Step::Run { into, .. } => variables.extend(into.iter().flatten()),
@@ -101,7 +122,6 @@ impl Step {
             Step::ForQuery { targets, .. } => variables.extend(targets),
             _ => {}
         }
-        self.inside().for_each(|step| step.assigned(variables));
     }
 
     /// The statements that it runs.
@@ -134,5 +154,65 @@ impl Step {
             | Step::ForQuery { body, .. } => Box::new(body.iter()),
             _ => Box::new(std::iter::empty()),
         }
+    }
+}
+
+/// Finds out after which steps the answers are settled.
+pub fn settle(steps: &mut [Step], outputs: &[usize]) {
+    settle_before(steps, outputs, Behind::default());
+}
+
+/// The variables that get another value behind a step: at all, and by more than being appended to.
+#[derive(Clone, Default)]
+struct Behind {
+    assigned: Vec<usize>,
+    replaced: Vec<usize>,
+}
+
+impl Behind {
+    fn add(&mut self, step: &Step) {
+        step.assigned(&mut self.assigned);
+        step.replaced(&mut self.replaced);
+    }
+}
+
+fn settle_before(steps: &mut [Step], outputs: &[usize], mut behind: Behind) {
+    for step in steps.iter_mut().rev() {
+        match step {
+            Step::Assign {
+                variable,
+                appends,
+                settles,
+                ..
+            } => {
+                let changed = match appends {
+                    Some(_) => &behind.replaced,
+                    None => &behind.assigned,
+                };
+                *settles = outputs.contains(variable) && !changed.contains(variable);
+            }
+            Step::Run { into, settles, .. } => {
+                let into = into.iter().flatten().copied();
+                let settled = into.filter(|v| outputs.contains(v) && !behind.assigned.contains(v));
+                *settles = settled.collect();
+            }
+            Step::If { branches, otherwise } => {
+                for (_, body) in branches {
+                    settle_before(body, outputs, behind.clone());
+                }
+                settle_before(otherwise, outputs, behind.clone());
+            }
+            Step::Loop { body, .. }
+            | Step::While { body, .. }
+            | Step::ForRange { body, .. }
+            | Step::ForQuery { body, .. } => {
+                // Behind each turn there may be another one.
+                let mut again = behind.clone();
+                body.iter().for_each(|step| again.add(step));
+                settle_before(body, outputs, again);
+            }
+            _ => {}
+        }
+        behind.add(step);
     }
 }
