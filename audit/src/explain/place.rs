@@ -167,6 +167,8 @@ pub struct Explanations {
     pub(super) complete: bool,
     /// How many ways were found, though they write the same.
     alternatives: usize,
+    /// Where the runs that explain nothing had looked, until it was plain that they do not.
+    looked: Option<Footprint>,
 }
 
 impl Explainer {
@@ -250,8 +252,9 @@ impl Explainer {
                         continue;
                     }
                 }
-                None => {}
+                None => all.look(task, &attempt, scene),
                 Some((step, difference)) => {
+                    all.look(task, &attempt, scene);
                     all.difference.get_or_insert((difference, step));
                 }
             }
@@ -363,8 +366,11 @@ impl Explainer {
         }
         let ready = tried.iter().filter(|(_, ways)| !ways.is_stuck());
         let ready: Vec<TxnId> = ready.map(|(rival, _)| rival.txn.id).collect();
-        tried.retain(|(rival, ways)| {
-            !ways.is_stuck() || self.leads_elsewhere(world, rival, &ready, ahead, budget, under)
+        tried.retain(|(rival, ways)| match &ways.looked {
+            Some(looked) if ways.is_stuck() => {
+                self.leads_elsewhere(world, rival, looked, &ready, ahead, budget, under)
+            }
+            _ => true,
         });
         tried
     }
@@ -375,27 +381,30 @@ impl Explainer {
         &mut self,
         world: &mut World,
         rival: &Task,
+        looked: &Footprint,
         ready: &[TxnId],
         ahead: &Ahead<'_>,
         budget: &mut Budget,
         under: &[TxnId],
     ) -> bool {
         let mut met: Vec<TxnId> = under.iter().copied().chain([rival.txn.id]).collect();
-        let mut stuck = vec![rival.clone()];
-        while let Some(task) = stuck.pop() {
-            let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
-            let Some((_, others)) = self.contenders(world, &task, &attempt, true, false, ahead, &met) else {
+        let others = quick_before(world, rival, ahead, &met);
+        let Some(mut stuck) = self.contenders(world, rival, looked, false, others) else {
+            return true;
+        };
+        while let Some((task, _)) = stuck.pop() {
+            if met.contains(&task.txn.id) || ready.contains(&task.txn.id) {
+                continue;
+            }
+            met.push(task.txn.id);
+            let ways = self.explanations(world, &task, None, budget);
+            let Some(looked) = ways.looked.as_ref().filter(|_| ways.is_stuck()) else {
                 return true;
             };
-            for (other, _) in others {
-                met.push(other.txn.id);
-                if ready.contains(&other.txn.id) {
-                    continue;
-                }
-                if !self.explanations(world, &other, None, budget).is_stuck() {
-                    return true;
-                }
-                stuck.push(other);
+            let others = quick_before(world, &task, ahead, &met);
+            match self.contenders(world, &task, looked, false, others) {
+                Some(others) => stuck.extend(others),
+                None => return true,
             }
         }
         false
@@ -469,10 +478,21 @@ impl Explainer {
         let Some(attempt) = attempt else {
             return Some(Rivals::default());
         };
+        let others = quick_before(world, task, ahead, under);
+        if others.is_empty() {
+            return Some(Rivals::default());
+        }
+        let own = match ways.looked.take().filter(|_| ways.is_stuck()) {
+            // Nobody else can change that nothing explains it.
+            Some(looked) => looked,
+            None if attempt.calls && unexplained.is_some() => {
+                world.reach(&task.txn, &task.rules, &task.session, &self.planner)
+            }
+            None => Footprint::new(&task.txn, attempt, &world.store),
+        };
+        let own = Arc::new(own);
         let only_effects = unexplained.is_none() && writes;
-        let is_unexplained = unexplained.is_some();
-        let (own, rivals) =
-            self.contenders(world, task, attempt, is_unexplained, only_effects, ahead, under)?;
+        let rivals = self.contenders(world, task, &own, only_effects, others)?;
         if !rivals.is_empty() {
             ways.found.iter_mut().for_each(|way| way.facts.clear());
         }
@@ -522,36 +542,19 @@ impl Explainer {
         Some(found)
     }
 
-    /// Where a transaction reads and writes; and those whose turn is still to come who would have mattered to it, with
-    /// `only_effects` to what it wrote, had they come before. `None` if one of them changes more than rows.
-    #[allow(clippy::type_complexity)]
+    /// Those of the others who would have mattered to a transaction with this footprint, with `only_effects`
+    /// to what it wrote, had they come before. `None` if one of them changes more than rows.
     fn contenders(
         &mut self,
         world: &mut World,
         task: &Task,
-        attempt: &Attempt,
-        is_unexplained: bool,
+        own: &Footprint,
         only_effects: bool,
-        ahead: &Ahead<'_>,
-        under: &[TxnId],
-    ) -> Option<(Arc<Footprint>, Vec<(Task, Arc<Footprint>)>)> {
-        let others: Vec<Arc<Transaction>> = ahead
-            .sequencer
-            .hasty_before(last_done(&task.txn))
-            .filter(|y| y.id != task.txn.id && !under.contains(&y.id) && !world.is_ahead(y.id))
-            .cloned()
-            .collect();
-        if others.is_empty() {
-            return Some((Arc::default(), Vec::new()));
-        }
-        let own = match attempt.calls && is_unexplained {
-            true => world.reach(&task.txn, &task.rules, &task.session, &self.planner),
-            false => Footprint::new(&task.txn, attempt, &world.store),
-        };
-        let own = Arc::new(own);
+        others: Vec<Arc<Transaction>>,
+    ) -> Option<Vec<(Task, Arc<Footprint>)>> {
         let mut found = Vec::new();
         for other in others {
-            if self.spot(world, &other).is_some_and(|spot| spot.misses(&own)) {
+            if self.spot(world, &other).is_some_and(|spot| spot.misses(own)) {
                 continue;
             }
             let other = self.task(&other);
@@ -565,7 +568,7 @@ impl Explainer {
             }
             found.push((other, footprint));
         }
-        Some((own, found))
+        Some(found)
     }
 
     /// Of two writers one order is taken: whoever can tell which was first may be explained by the other one.
@@ -755,6 +758,14 @@ impl Explainer {
 }
 
 impl Explanations {
+    /// A run has explained nothing.
+    fn look(&mut self, task: &Task, attempt: &Attempt, scene: &Scene<'_>) {
+        if self.found.is_empty() {
+            let footprint = Footprint::new(&task.txn, attempt, scene.store);
+            self.looked.get_or_insert_default().join(footprint);
+        }
+    }
+
     /// Nothing explains it as things are.
     fn is_stuck(&self) -> bool {
         self.found.is_empty() && self.complete
@@ -772,6 +783,14 @@ impl Explanations {
             }),
         }
     }
+}
+
+/// Those whose turn is still to come and who may have been quicker, but for those `under` which it is placed.
+fn quick_before(world: &World, task: &Task, ahead: &Ahead<'_>, under: &[TxnId]) -> Vec<Arc<Transaction>> {
+    let hasty = ahead.sequencer.hasty_before(last_done(&task.txn));
+    let is_other =
+        |y: &&Arc<Transaction>| y.id != task.txn.id && !under.contains(&y.id) && !world.is_ahead(y.id);
+    hasty.filter(is_other).cloned().collect()
 }
 
 fn nowhere(world: World, difference: Option<(Difference, usize)>) -> Placement {
