@@ -32,9 +32,11 @@ const ATTEMPTS_MAX: usize = 128;
 const ALTERNATIVES_MAX: usize = 16;
 const WRITING_ALTERNATIVES_MAX: usize = 64;
 /// A run that looks at more places than this counts for several.
-const PLACES_A_RUN: usize = 8;
+const PLACES_A_RUN: usize = 16;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
+/// The same, where nothing explains it as things are: few of them can come first.
+const RIVALS_OF_STUCK_MAX: usize = 24;
 
 /// What may still be spent on placing one transaction: counted in work, so that it is the same on every machine.
 pub struct Budget {
@@ -500,6 +502,10 @@ impl Explainer {
             return Some(Rivals::default());
         }
         let mut found = Rivals::default();
+        let most = match ways.is_stuck() {
+            true => RIVALS_OF_STUCK_MAX,
+            false => RIVALS_MAX,
+        };
         for (rival, footprint) in rivals {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
@@ -535,7 +541,7 @@ impl Explainer {
                         found.rivals.push(rival);
                     }
                 }
-                _ if found.rivals.len() == RIVALS_MAX => return None,
+                _ if found.rivals.len() == most => return None,
                 _ => found.rivals.push(rival),
             }
         }

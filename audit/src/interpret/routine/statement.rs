@@ -129,7 +129,8 @@ impl Body<'_, '_> {
         }
         let read = Focus {
             nth,
-            claims: None,
+            // Where there is one snapshot, whoever writes a row has seen its newest version there.
+            claims: claims.clone().filter(|_| !views.recheck),
             columns: planned.columns_read.clone(),
         };
         let lock = Focus {
