@@ -269,6 +269,7 @@ impl Traffic {
             // Rarely, so that something is known again in between.
             19 if features.upheaval && self.rng.u8(0..6) == 0 => self.upheaval(),
             20..24 if features.sessions => self.on_a_session(),
+            24..28 if features.routines => self.on_a_routine(),
             _ => self.plain(),
         };
         (sql, Vec::new())
@@ -309,6 +310,8 @@ impl Traffic {
             match error.as_deref() {
                 // Nobody has this one, or not any more.
                 None | Some("42704") => return,
+                // It was prepared in another role.
+                Some("42501") => drop(client.query("reset session authorization")),
                 // It was cancelled, is still in the hands of whoever prepared it, or a block is in the way: left behind
                 // it would hold its locks for ever.
                 Some(_) => drop(client.query("rollback")),

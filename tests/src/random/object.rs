@@ -112,6 +112,26 @@ const ROUTINES: &[&str] = &[
     "create function drain(limit_of int) returns setof int language plpgsql as $$ declare r record; begin \
      for r in select k, v from acct where v > limit_of order by k loop \
      update acct set v = limit_of where k = r.k; return next r.k; end loop; end $$",
+    "create table queue (id int primary key, v int)",
+    "create table tail (n int)",
+    "insert into tail values (0)",
+    "create procedure offer(n int, inout at int) language plpgsql as $$ begin \
+     update tail set n = tail.n + 1 returning tail.n into at; insert into queue values (at, offer.n); end $$",
+    "create procedure take(most int, inout taken int[]) language plpgsql as $$ declare i int; o int; begin \
+     taken := '{}'; for i in 1..most loop \
+     select id into o from queue order by id limit 1 for update; taken := array_append(taken, o); \
+     if found then delete from queue where id = o; end if; end loop; end $$",
+    "create procedure snatch(inout id_of int, inout v_of int) language plpgsql as $$ begin \
+     select id, v into id_of, v_of from queue order by id desc limit 1; \
+     if id_of is not null then delete from queue where id = id_of; \
+     update acct set v = v + v_of where k = id_of % 6; end if; end $$",
+    "create procedure charge(a int, n int, inout was int, inout rest int, inout how text) language plpgsql as $$ begin \
+     how := 'none'; select v into was from acct where k = a for update; if not found then return; end if; \
+     if was < n then how := 'poor'; rest := was; return; end if; \
+     update acct set v = v - n where k = a returning v into rest; how := 'paid'; end $$",
+    "create procedure peek(inout ids int[], inout total bigint) language plpgsql as $$ declare o int; begin \
+     for o in select id from queue order by id limit 3 loop ids := array_append(ids, o); end loop; \
+     select sum(v) into total from queue; end $$",
 ];
 
 impl Traffic {
@@ -173,7 +193,13 @@ impl Traffic {
 
     pub(super) fn on_a_routine(&mut self) -> String {
         let (k, j, v) = (self.key(), self.key(), self.rng.i32(-5..60));
-        match self.rng.u8(0..8) {
+        match self.rng.u8(0..18) {
+            8..11 => format!("call offer({v}, null)"),
+            11..13 => format!("call take({}, null)", k % 3 + 1),
+            13 => "call snatch(null, null)".to_owned(),
+            14 | 15 => format!("call charge({k}, {v}, null, null, null)"),
+            16 => "call peek('{}', null)".to_owned(),
+            17 => "select count(*), min(id), max(id) from queue".to_owned(),
             0 => format!("select balance({k}), balance({j})"),
             1 | 2 => format!("call pay({k}, {j}, {v})"),
             3 | 4 => format!("select bump({k})"),

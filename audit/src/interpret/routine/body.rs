@@ -42,6 +42,8 @@ pub(super) struct Body<'b, 'a> {
     pub(super) supposed: usize,
     /// What the routine is known to answer.
     pub(super) shown: Option<Shown>,
+    /// Variables whose value was taken from there: it says nothing about them.
+    pub(super) taken: Vec<usize>,
     /// What may tell whether the last statement found something.
     pub(super) witnesses: Option<Witnesses>,
     pub(super) returned: Option<Value>,

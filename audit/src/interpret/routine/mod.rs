@@ -236,6 +236,7 @@ impl Run<'_> {
             forks: 0,
             supposed: 0,
             shown,
+            taken: Vec::new(),
             witnesses: None,
             returned: None,
         };
@@ -251,7 +252,10 @@ impl Run<'_> {
             }
         }
         body.run(&routine.body)?;
-        let (returned, variables) = (body.returned.take(), std::mem::take(&mut body.variables));
+        let (returned, mut variables) = (body.returned.take(), std::mem::take(&mut body.variables));
+        for variable in body.taken.drain(..) {
+            variables[variable] = Value::Unknown;
+        }
         let reads = body.reads;
         drop(body);
         let effects = changes.borrow_mut().take();

@@ -51,6 +51,7 @@ impl Body<'_, '_> {
         let value = &self.variables[variable];
         if value.is_unknown() && is_exact(&shown) {
             self.learn(variable, shown);
+            self.taken.push(variable);
             return Ok(());
         }
         match same(value, &shown, Collation::Bytes) {
@@ -79,6 +80,7 @@ impl Body<'_, '_> {
             (Some(come), Value::Unknown) if is_exact(come) => {
                 self.learn(item, come.clone());
                 self.variables[variable] = appended(come.clone());
+                self.taken.push(variable);
                 Ok(())
             }
             (Some(come), value) => match same(&value, come, Collation::Bytes) {
@@ -104,7 +106,6 @@ impl Body<'_, '_> {
     }
 
     fn learn(&mut self, variable: usize, value: Value) {
-        self.run.note("unknown_value");
         if let Some(witnesses) = self.witnesses.take_if(|w| w.is_about(variable)) {
             let found = !value.is_null();
             if found || witnesses.never_null.contains(&variable) {

@@ -474,11 +474,9 @@ impl Builder<'_, '_> {
     /// The variables that INTO fills.
     fn targets(&self, target: &Json) -> Result<Vec<usize>> {
         if let Some(fields) = target["PLpgSQL_row"]["fields"].as_array() {
-            return Ok(fields
-                .iter()
-                .filter_map(|field| field["varno"].as_u64())
-                .map(|place| place as usize)
-                .collect());
+            // The parser does not write down that a number is zero.
+            let place = |field: &Json| field["varno"].as_u64().unwrap_or(0) as usize;
+            return Ok(fields.iter().map(place).collect());
         }
         match target["PLpgSQL_var"]["refname"]
             .as_str()
