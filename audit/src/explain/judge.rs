@@ -36,6 +36,7 @@ impl Explainer {
             true => Budget::lazy(&self.limits),
             false => Budget::of(&self.limits),
         };
+        budget = self.patience.limit(budget);
         let mut kept: Vec<World> = Vec::new();
         let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
         let mut explained: Option<Arc<Explained>> = None;
@@ -50,7 +51,8 @@ impl Explainer {
             }
             let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
             if let Placement::GivenUp(world) = placement {
-                placement = self.place(world, &task, ahead, &mut Budget::lazy(&self.limits), &[]);
+                let mut budget = self.patience.limit(Budget::lazy(&self.limits));
+                placement = self.place(world, &task, ahead, &mut budget, &[]);
             }
             match placement {
                 Placement::Placed(all) => {
@@ -68,6 +70,7 @@ impl Explainer {
                 }
             }
         }
+        self.patience.note(undecided.is_some(), &self.limits);
         let fate = match (explained, undecided) {
             (Some(done), _) => Fate::explained(done),
             (None, Some(attempt)) => Fate::Unknown(Box::new(attempt), "too_many_orders"),

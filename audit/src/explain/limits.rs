@@ -4,7 +4,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Runs of one transaction, and of others beside it, in all worlds together.
+    /// Runs of one transaction, and of others beside it, in all worlds together; fewer while many are in vain.
     pub runs_max: usize,
     /// Others that are placed before one transaction.
     pub detours_max: usize,

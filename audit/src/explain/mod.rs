@@ -50,6 +50,7 @@ use draw::Sequences;
 use limits::Limits;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
+use place::Patience;
 use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::{Left, SessionState};
@@ -158,6 +159,7 @@ pub struct Explainer {
     apart: usize,
     /// How much was spent on more worlds than can be kept for long.
     spent: usize,
+    patience: Patience,
     pub limits: Limits,
     /// Everybody is claimed to have a place in a serial order, whatever was promised.
     pub claims_serial: bool,
@@ -198,6 +200,7 @@ impl Explainer {
             collected: 0,
             apart: 0,
             spent: 0,
+            patience: Patience::default(),
             limits: Limits::default(),
             claims_serial: false,
             effort: Cell::default(),

@@ -38,6 +38,11 @@ const RIVALS_MAX: usize = 6;
 /// The same, where nothing explains it as things are: few of them can come first.
 const RIVALS_OF_STUCK_MAX: usize = 24;
 
+/// What part of its runs a transaction has at least, however many were in vain; and how many that were not it takes until
+/// nothing is withheld.
+const PATIENCE_MIN: usize = 16;
+const PATIENCE_RETURNS: usize = 64;
+
 /// What may still be spent on placing one transaction: counted in work, so that it is the same on every machine.
 pub struct Budget {
     /// How many others may still be placed before it, and how many that were at first.
@@ -73,6 +78,30 @@ impl Budget {
         Budget {
             lazy: true,
             ..Budget::of(limits)
+        }
+    }
+}
+
+/// How many runs one transaction is worth: fewer, the more were in vain of late.
+#[derive(Clone, Copy, Default)]
+pub struct Patience {
+    withheld: usize,
+}
+
+impl Patience {
+    /// A transaction was given up, or was not.
+    pub fn note(&mut self, given_up: bool, limits: &Limits) {
+        let most = limits.runs_max;
+        self.withheld = match given_up {
+            true => most.saturating_sub(((most - self.withheld.min(most)) / 2).max(most / PATIENCE_MIN)),
+            false => self.withheld.saturating_sub(most / PATIENCE_RETURNS),
+        };
+    }
+
+    pub fn limit(self, budget: Budget) -> Budget {
+        Budget {
+            runs: budget.runs.saturating_sub(self.withheld).max(1),
+            ..budget
         }
     }
 }
