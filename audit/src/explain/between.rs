@@ -66,12 +66,10 @@ impl Change {
 
 impl Between {
     pub fn of(world: &World, first: (&World, &Footprint), second: (&World, &Footprint)) -> Between {
-        let is_sum = |table: TableId, column: usize| {
-            !first.1.may_overwrite(table, column) && !second.1.may_overwrite(table, column)
-        };
+        let is_sum = sums(first.1, second.1);
         Between {
-            first: changes(world, first.0, is_sum),
-            second: changes(world, second.0, is_sum),
+            first: changes(world, first.0, &is_sum),
+            second: changes(world, second.0, &is_sum),
         }
     }
 
@@ -80,18 +78,21 @@ impl Between {
         if first.heeds(second) || second.heeds(first) {
             return None;
         }
-        let is_sum = |table: TableId, column| {
-            !first.may_overwrite(table, column) && !second.may_overwrite(table, column)
-        };
+        let is_sum = sums(first, second);
         Some(Between {
-            first: first.changes(is_sum)?,
-            second: second.changes(is_sum)?,
+            first: first.changes(&is_sum)?,
+            second: second.changes(&is_sum)?,
         })
     }
 
     pub fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
         self.first.iter().chain(&self.second).map(|change| change.table)
     }
+}
+
+/// Whether both do nothing else but add to a column.
+fn sums(first: &Footprint, second: &Footprint) -> impl Fn(TableId, usize) -> bool {
+    move |table, column| !first.may_overwrite(table, column) && !second.may_overwrite(table, column)
 }
 
 fn changes(before: &World, after: &World, is_sum: impl Fn(TableId, usize) -> bool) -> Vec<Change> {

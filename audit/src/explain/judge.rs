@@ -32,11 +32,7 @@ impl Explainer {
             .iter()
             .for_each(|step| super::crash::if_told("place", &step.seen.text));
         // With many worlds, only orders that change what is found in the end make another one.
-        let mut budget = match self.worlds.len() > self.limits.worlds_max / 4 {
-            true => Budget::lazy(&self.limits),
-            false => Budget::of(&self.limits),
-        };
-        budget = self.patience.limit(budget);
+        let mut budget = self.budget(self.worlds.len() > self.limits.worlds_max / 4);
         let mut kept: Vec<World> = Vec::new();
         let mut refuted: Vec<(World, Difference, usize)> = Vec::new();
         let mut explained: Option<Arc<Explained>> = None;
@@ -51,8 +47,7 @@ impl Explainer {
             }
             let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
             if let Placement::GivenUp(world) = placement {
-                let mut budget = self.patience.limit(Budget::lazy(&self.limits));
-                placement = self.place(world, &task, ahead, &mut budget, &[]);
+                placement = self.place(world, &task, ahead, &mut self.budget(true), &[]);
             }
             match placement {
                 Placement::Placed(all) => {
@@ -89,6 +84,14 @@ impl Explainer {
         }
         self.after(&task, &fate);
         fate
+    }
+
+    /// What placing one transaction is worth now.
+    fn budget(&self, lazy: bool) -> Budget {
+        self.patience.limit(match lazy {
+            true => Budget::lazy(&self.limits),
+            false => Budget::of(&self.limits),
+        })
     }
 
     /// TRUNCATE waits for whoever writes the table, and whoever writes it waits for TRUNCATE: which of those who were there

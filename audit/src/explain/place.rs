@@ -446,13 +446,7 @@ impl Explainer {
         if ways.found.iter().all(|way| way.attempt.lessons.is_empty()) {
             return;
         }
-        let others: Vec<Arc<Transaction>> = ahead
-            .sequencer
-            .hasty_before(last_done(&task.txn))
-            .filter(|other| other.id != task.txn.id && !world.is_ahead(other.id))
-            .cloned()
-            .collect();
-        for other in others {
+        for other in quick_before(world, task, ahead, &[]) {
             if let Some(spot) = self.spot(world, &other) {
                 for way in &mut ways.found {
                     way.attempt.lessons.retain(|lesson| spot.leaves(lesson));

@@ -194,18 +194,18 @@ impl Traffic {
     pub(super) fn on_a_routine(&mut self) -> String {
         let (k, j, v) = (self.key(), self.key(), self.rng.i32(-5..60));
         match self.rng.u8(0..18) {
-            8..11 => format!("call offer({v}, null)"),
-            11..13 => format!("call take({}, null)", k % 3 + 1),
-            13 => "call snatch(null, null)".to_owned(),
-            14 | 15 => format!("call charge({k}, {v}, null, null, null)"),
-            16 => "call peek('{}', null)".to_owned(),
-            17 => "select count(*), min(id), max(id) from queue".to_owned(),
             0 => format!("select balance({k}), balance({j})"),
             1 | 2 => format!("call pay({k}, {j}, {v})"),
             3 | 4 => format!("select bump({k})"),
             5 => format!("select put({k}, {v})"),
             6 => format!("call steps({k})"),
-            _ => format!("select * from drain({})", v + 20),
+            7 => format!("select * from drain({})", v + 20),
+            8..11 => format!("call offer({v}, null)"),
+            11..13 => format!("call take({}, null)", k % 3 + 1),
+            13 => "call snatch(null, null)".to_owned(),
+            14 | 15 => format!("call charge({k}, {v}, null, null, null)"),
+            16 => "call peek('{}', null)".to_owned(),
+            _ => "select count(*), min(id), max(id) from queue".to_owned(),
         }
     }
 

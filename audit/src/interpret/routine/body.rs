@@ -72,10 +72,7 @@ impl Body<'_, '_> {
                 appends,
                 settles,
             } => {
-                let before = match *settles && appends.is_some() {
-                    true => self.variables[*variable].clone(),
-                    false => Value::Unknown,
-                };
+                let before = self.variables[*variable].clone();
                 self.assign(*variable, value)?;
                 match appends {
                     Some(item) if *settles => self.heed_appended(*variable, &before, *item)?,
@@ -143,7 +140,7 @@ impl Body<'_, '_> {
                 while if *reverse { at >= to } else { at <= to } {
                     turned = true;
                     for place in std::iter::once(variable).chain(also) {
-                        self.variables[*place] = Value::Int4(at as i32);
+                        self.set(*place, Value::Int4(at as i32));
                     }
                     if let Some(flow) = self.turn(body, label.as_deref())? {
                         self.set_found(true);
@@ -215,8 +212,8 @@ impl Body<'_, '_> {
                     .row_count
                     .map_or(Value::Unknown, |count| Value::Int8(count as i64));
                 let target = &self.routine.variables[*variable];
-                self.variables[*variable] =
-                    self.convert(count, oid::INT8, target.type_oid, target.type_modifier)?;
+                let count = self.convert(count, oid::INT8, target.type_oid, target.type_modifier)?;
+                self.set(*variable, count);
             }
             Step::Commit | Step::Rollback => return Fault::unsure("transaction_in_procedure"),
         }
@@ -292,6 +289,12 @@ impl Body<'_, '_> {
             None if self.steps > STEPS_MAX => Fault::unsure("routine_steps"),
             ended => Ok(ended),
         }
+    }
+
+    /// A variable gets another value: it no longer tells what a statement found.
+    pub(super) fn set(&mut self, variable: usize, value: Value) {
+        self.witnesses.take_if(|w| w.is_about(variable));
+        self.variables[variable] = value;
     }
 
     pub(super) fn set_found(&mut self, found: bool) {

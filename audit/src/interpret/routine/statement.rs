@@ -24,12 +24,10 @@ impl Body<'_, '_> {
 
     pub(super) fn assign(&mut self, variable: usize, planned: &Arc<Planned>) -> Outcome<()> {
         let value = self.value(planned)?;
-        if self.witnesses.as_ref().is_some_and(|w| w.is_about(variable)) {
-            self.witnesses = None;
-        }
         let from = planned.columns.first().map_or(0, |column| column.type_oid);
         let target = &self.routine.variables[variable];
-        self.variables[variable] = self.convert(value, from, target.type_oid, target.type_modifier)?;
+        let value = self.convert(value, from, target.type_oid, target.type_modifier)?;
+        self.set(variable, value);
         Ok(())
     }
 
@@ -260,7 +258,8 @@ impl Body<'_, '_> {
             let value = row.and_then(|row| row.get(place)).cloned().unwrap_or(Value::Null);
             let from = planned.columns.get(place).map_or(0, |column| column.type_oid);
             let target = &self.routine.variables[*variable];
-            self.variables[*variable] = self.convert(value, from, target.type_oid, target.type_modifier)?;
+            let value = self.convert(value, from, target.type_oid, target.type_modifier)?;
+            self.set(*variable, value);
         }
         Ok(())
     }
