@@ -6,7 +6,7 @@
 //! none does and nobody who is still to come can change that.
 
 use super::asked::Asked;
-use super::place::{Budget, Placement, Task, wrote_nothing};
+use super::place::{Budget, Placement, Task, Under, wrote_nothing};
 use super::run::Attempt;
 use super::world::{Explained, World};
 use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw};
@@ -45,9 +45,9 @@ impl Explainer {
                 kept.push(world);
                 continue;
             }
-            let mut placement = self.place(world, &task, ahead, &mut budget, &[]);
+            let mut placement = self.place(world, &task, ahead, &mut budget, &Under::default());
             if let Placement::GivenUp(world) = placement {
-                placement = self.place(world, &task, ahead, &mut self.budget(true), &[]);
+                placement = self.place(world, &task, ahead, &mut self.budget(true), &Under::default());
             }
             match placement {
                 Placement::Placed(all) => {

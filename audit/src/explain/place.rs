@@ -136,6 +136,32 @@ impl Task {
     }
 }
 
+/// Those that are being placed after a transaction.
+pub struct Under {
+    ids: Vec<TxnId>,
+    /// When the first of them had its last answer: whoever was sent later cannot have come before all of them.
+    until: Nanos,
+}
+
+impl Default for Under {
+    fn default() -> Under {
+        Under {
+            ids: Vec::new(),
+            until: Nanos::MAX,
+        }
+    }
+}
+
+impl Under {
+    fn and(&self, task: &Task) -> Under {
+        let ids = self.ids.iter().copied().chain([task.txn.id]);
+        Under {
+            ids: ids.collect(),
+            until: self.until.min(last_done(&task.txn)),
+        }
+    }
+}
+
 /// What became of a transaction in one world.
 pub enum Placement {
     Placed(Vec<(World, Arc<Explained>)>),
@@ -297,14 +323,14 @@ impl Explainer {
         false
     }
 
-    /// Places a transaction whose turn it is. `under` are those that are being placed after it.
+    /// Places a transaction whose turn it is, before those `under` which it is placed.
     pub fn place(
         &mut self,
         world: World,
         task: &Task,
         ahead: &Ahead<'_>,
         budget: &mut Budget,
-        under: &[TxnId],
+        under: &Under,
     ) -> Placement {
         let ways = self.explanations(&world, task, None, budget);
         self.place_by(ways, world, task, ahead, budget, under)
@@ -318,7 +344,7 @@ impl Explainer {
         task: &Task,
         ahead: &Ahead<'_>,
         budget: &mut Budget,
-        under: &[TxnId],
+        under: &Under,
     ) -> Placement {
         if ways.found.is_empty() && !ways.complete {
             return Placement::GivenUp(world);
@@ -349,8 +375,7 @@ impl Explainer {
             world.share_windows(&task.txn, &alike);
             placed.push(self.adopt(world, task, way));
         }
-        let mut below = under.to_vec();
-        below.push(task.txn.id);
+        let below = under.and(task);
         for (rival, ways) in self.promising(&mut world, rivals, ahead, budget, &below) {
             if !spend(&mut budget.detours) {
                 return Placement::GivenUp(world);
@@ -388,7 +413,7 @@ impl Explainer {
         rivals: Vec<Task>,
         ahead: &Ahead<'_>,
         budget: &mut Budget,
-        under: &[TxnId],
+        under: &Under,
     ) -> Vec<(Task, Explanations)> {
         let mut tried = Vec::new();
         for rival in rivals {
@@ -416,18 +441,18 @@ impl Explainer {
         ready: &[TxnId],
         ahead: &Ahead<'_>,
         budget: &mut Budget,
-        under: &[TxnId],
+        under: &Under,
     ) -> bool {
-        let mut met: Vec<TxnId> = under.iter().copied().chain([rival.txn.id]).collect();
+        let mut met = under.and(rival);
         let others = quick_before(world, rival, ahead, &met);
         let Some(mut stuck) = self.contenders(world, rival, looked, false, others) else {
             return true;
         };
         while let Some((task, _)) = stuck.pop() {
-            if met.contains(&task.txn.id) || ready.contains(&task.txn.id) {
+            if met.ids.contains(&task.txn.id) || ready.contains(&task.txn.id) {
                 continue;
             }
-            met.push(task.txn.id);
+            met.ids.push(task.txn.id);
             let ways = self.explanations(world, &task, None, budget);
             let Some(looked) = ways.looked.as_ref().filter(|_| ways.is_stuck()) else {
                 return true;
@@ -446,7 +471,7 @@ impl Explainer {
         if ways.found.iter().all(|way| way.attempt.lessons.is_empty()) {
             return;
         }
-        for other in quick_before(world, task, ahead, &[]) {
+        for other in quick_before(world, task, ahead, &Under::default()) {
             if let Some(spot) = self.spot(world, &other) {
                 for way in &mut ways.found {
                     way.attempt.lessons.retain(|lesson| spot.leaves(lesson));
@@ -471,7 +496,7 @@ impl Explainer {
         task: &Task,
         ways: &mut Explanations,
         ahead: &Ahead<'_>,
-        under: &[TxnId],
+        under: &Under,
         budget: &mut Budget,
     ) -> Option<Rivals> {
         let unexplained = ways
@@ -814,11 +839,12 @@ impl Explanations {
     }
 }
 
-/// Those whose turn is still to come and who may have been quicker, but for those `under` which it is placed.
-fn quick_before(world: &World, task: &Task, ahead: &Ahead<'_>, under: &[TxnId]) -> Vec<Arc<Transaction>> {
-    let hasty = ahead.sequencer.hasty_before(last_done(&task.txn));
+/// Those whose turn is still to come and who may have been quicker than it and all those `under` which it is placed.
+fn quick_before(world: &World, task: &Task, ahead: &Ahead<'_>, under: &Under) -> Vec<Arc<Transaction>> {
+    let until = last_done(&task.txn).min(under.until);
+    let hasty = ahead.sequencer.hasty_before(until);
     let is_other =
-        |y: &&Arc<Transaction>| y.id != task.txn.id && !under.contains(&y.id) && !world.is_ahead(y.id);
+        |y: &&Arc<Transaction>| y.id != task.txn.id && !under.ids.contains(&y.id) && !world.is_ahead(y.id);
     hasty.filter(is_other).cloned().collect()
 }
 
