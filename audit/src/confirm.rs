@@ -263,6 +263,7 @@ impl Place<'_> {
                     Decision::Explained(delta) => Confirmed::Explained { members, delta },
                     Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
                     Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+                    Decision::Open(reason) => Confirmed::Unknown(reason),
                 };
             }
             if members.len() + strays.len() > members_max {
