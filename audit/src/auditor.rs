@@ -12,27 +12,25 @@ use crate::certify::Certifier;
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
 use crate::exclude::{Excluder, Overlap, Who};
-use crate::explain::asked::Asked;
 use crate::explain::claim;
 use crate::explain::crash::{self, Crash};
 use crate::explain::limits::Limits;
 use crate::explain::run::Attempt;
 use crate::explain::session::SessionState;
 use crate::explain::{Accusation, Ahead, Explainer, Fate, Suspect};
-use crate::interpret::Touch;
 use crate::points::CommitId;
 use crate::pool::Pool;
 use crate::report;
 use crate::sequence::{Item, Sequencer};
 use crate::state::TableId;
-use crate::trace::{CatalogRead, Gap, NOBODY, Nanos, Outcome, Record, TableName, Window};
+use crate::trace::{CatalogRead, Gap, NOBODY, Nanos, Record, TableName, Window};
 use crate::verdict::{Summary, Violation};
 use crate::withhold::{self, Kept, Reading, Standing, Wanted, Withheld};
 use doubt::{by_parts, said_by, says_more_than_data};
 use flight::Flight;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{AbortedReads, LevelRules, Profile, ProfileError, ReadPoint};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -646,9 +644,7 @@ impl Auditor {
         if !stronger || self.rules_of(txn.level).is_serial() || !matches!(txn.end, End::Committed(_)) {
             return;
         }
-        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit)
-            && is_decidable(&accusation, &self.explainer).is_ok()
-        {
+        if let Some(accusation) = self.explainer.doubt(txn, level, &rules, session, commit) {
             self.accuse(Charge::Doubt(accusation), found);
         }
     }
@@ -724,17 +720,17 @@ impl Auditor {
             .worlds
             .iter()
             .any(|(w, _)| w.is_guessed(txn, attempt, step));
-        let decidable = match guessed {
-            true => Err("state_was_guessed"),
-            false => is_decidable(&accusation, &self.explainer),
-        };
-        match decidable {
-            Ok(()) => self.accuse(Charge::Suspect(accusation), found),
-            Err(reason) => {
-                self.tally.count_unknown(attempt, reason);
-                self.explainer.unlearn(txn, attempt, step);
-            }
+        if guessed {
+            self.tally.count_unknown(attempt, "state_was_guessed");
+            self.explainer.unlearn(txn, attempt, step);
+            return;
         }
+        if self.explainer.explains_by_rows(&accusation) {
+            let doubt = self.withheld.now().is_in_doubt().then_some(withhold::REASON);
+            self.tally.count(attempt, txn.level, "candidates", doubt);
+            return;
+        }
+        self.accuse(Charge::Suspect(accusation), found);
     }
 
     /// Tells what was proved, or keeps it back while it may be the catalog that is wrong, as things stood when it was
@@ -821,41 +817,4 @@ impl Auditor {
             .map_or(horizon, |oldest| horizon.min(oldest));
         self.explainer.collect(current.end.window().sent, kept);
     }
-}
-
-/// Whether the reference checker can have a say, or why not.
-fn is_decidable(accusation: &Accusation, explainer: &Explainer) -> Result<(), &'static str> {
-    let by_key = accusation.suspect.rules.read_point == ReadPoint::Key;
-    match by_key && !reads_one_key(accusation) && !repeats_key(&accusation.suspect, explainer) {
-        // Every row may come from another state, and nobody tries all of their combinations.
-        true => Err("reads_by_key"),
-        false => Ok(()),
-    }
-}
-
-/// Whether the answer in question has a unique key twice: wherever each row comes from, each key comes once.
-fn repeats_key(suspect: &Suspect, explainer: &Explainer) -> bool {
-    let seen = &suspect.txn.steps[suspect.step].seen;
-    let catalog = explainer.catalog();
-    let asked = Asked::of(&explainer.planner, catalog, seen, &suspect.session);
-    let Outcome::Answer(answer) = &seen.outcome else {
-        return false;
-    };
-    let shown = asked.shown_keys(catalog);
-    shown.iter().any(|columns| {
-        let mut met: FxHashSet<Vec<&[u8]>> = FxHashSet::default();
-        let keys = answer.rows.iter().filter_map(|row| {
-            let cells = columns.iter().map(|column| row.get(*column)?.as_deref());
-            cells.collect::<Option<Vec<&[u8]>>>()
-        });
-        keys.into_iter().any(|key| !met.insert(key))
-    })
-}
-
-/// Whether the step in question looked at one key and nothing else.
-fn reads_one_key(accusation: &Accusation) -> bool {
-    let step = accusation.suspect.step;
-    let mut reads = accusation.attempt.reads.iter().filter(|read| read.step == step);
-    let touches: Vec<&Touch> = reads.by_ref().flat_map(|read| &read.touches).collect();
-    matches!(touches.as_slice(), [Touch::Key { .. }])
 }

@@ -180,11 +180,6 @@ impl Cluster {
             told.push((0, suspect.step, suspect.difference.clone()));
         }
         let rule = classify::suspect(suspect, world, commit, &self.known);
-        let alone = ["internal_inconsistency", "stale_read"].contains(&rule.name);
-        if alone && !suspect.rules.internal && has_written_before(accusation) {
-            // Without its own writes, which it need not see, a committed state explains the answer.
-            return Outcome::Unknown("own_writes");
-        }
         let related = relate::story(rule, suspect, members, world, &self.known);
         let proof = Proof {
             rule,
@@ -262,10 +257,4 @@ impl Cluster {
         };
         self.proved(&proof)
     }
-}
-
-/// Whether the transaction had written something before the step in question.
-fn has_written_before(accusation: &Accusation) -> bool {
-    let step = accusation.suspect.step;
-    accusation.attempt.wrote.iter().any(|wrote| *wrote < step)
 }

@@ -20,7 +20,6 @@ use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, Work, points, serial};
 use crate::trace::Nanos;
 use pgassay_rules::Level;
-use pgassay_rules::profile::RealTime;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
@@ -226,9 +225,7 @@ impl Place<'_> {
             // A snapshot that may be older than its statement may have seen any state since the trace began; those that
             // are forgotten cannot be ruled out.
             // Where a serial order is all that is promised, what is known of the state may be one of several that were.
-            let any_earlier =
-                |m: &Member| m.rules.real_time == RealTime::AnyEarlier || m.rules.is_serial_alone();
-            let any_earlier = members.iter().any(any_earlier);
+            let any_earlier = members.iter().any(|m| m.rules.may_read_older());
             if any_earlier && world.order.settled() > FIRST {
                 return Confirmed::Unknown("older_states_forgotten");
             }
@@ -250,10 +247,23 @@ impl Place<'_> {
             let decision = decide(&case);
             let strays: Vec<CommitId> = case.base.strays.take().into_iter().collect();
             if strays.is_empty() {
+                if any_earlier && matches!(decision, Decision::Impossible(_)) {
+                    let Some(all) = self.with_writers(&members) else {
+                        return Confirmed::Unknown("older_states_forgotten");
+                    };
+                    if all.len() > members_max {
+                        return Confirmed::Unknown("story_too_large");
+                    }
+                    if all.len() > members.len() {
+                        members = all;
+                        continue;
+                    }
+                }
                 return match decision {
                     Decision::Explained(delta) => Confirmed::Explained { members, delta },
                     Decision::Impossible(differences) => Confirmed::Impossible { members, differences },
                     Decision::TooLarge => Confirmed::Unknown("story_too_long"),
+                    Decision::Open(reason) => Confirmed::Unknown(reason),
                 };
             }
             if members.len() + strays.len() > members_max {
@@ -263,14 +273,40 @@ impl Place<'_> {
                 let Some(commit) = world.order.get(id) else {
                     return Confirmed::Unknown("story_forgotten");
                 };
-                members.push(Member {
-                    txn: commit.txn.clone(),
-                    level: commit.txn.level,
-                    rules: explainer.rules_of(commit.txn.level),
-                    session: explainer.session_of(&commit.txn),
-                    commit: Some(id),
-                });
+                members.push(self.writer(id, commit));
             }
         }
+    }
+
+    fn writer(&self, id: CommitId, commit: &Commit) -> Member {
+        Member {
+            txn: commit.txn.clone(),
+            level: commit.txn.level,
+            rules: self.explainer.rules_of(commit.txn.level),
+            session: self.explainer.session_of(&commit.txn),
+            commit: Some(id),
+        }
+    }
+
+    /// The members, and everybody else who wrote one of their tables: whoever may have read an older state may have found
+    /// other rows than those that he is known to have written. `None` if nobody knows the tables.
+    fn with_writers(&self, members: &[Member]) -> Option<Vec<Member>> {
+        let mut members = members.to_vec();
+        let mut next = 0;
+        while let Some(member) = members.get(next) {
+            next += 1;
+            let tables = self.explainer.tables_of(&member.txn)?;
+            for (id, commit) in self.world.order.iter() {
+                let writer = self.writer(id, commit);
+                let is_member = members.iter().any(|m| m.txn.id == commit.txn.id);
+                if !is_member
+                    && writer.rules.may_read_older()
+                    && self.explainer.may_write(&commit.txn, &tables)
+                {
+                    members.push(writer);
+                }
+            }
+        }
+        Some(members)
     }
 }

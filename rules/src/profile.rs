@@ -193,6 +193,11 @@ impl LevelRules {
         self.is_serial() && self.writes == Writes::Any
     }
 
+    /// Whether what is read may be older than what was there.
+    pub fn may_read_older(&self) -> bool {
+        self.real_time == RealTime::AnyEarlier || self.is_serial_alone()
+    }
+
     /// The commit tests that these primitives amount to.
     pub fn commit_tests(&self) -> Vec<CommitTest> {
         let one_state = self.is_serial()

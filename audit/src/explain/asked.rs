@@ -8,9 +8,9 @@
 
 use super::session::SessionState;
 use crate::interpret::{self, Execution, Expect, Fetch, Portal, PortalName, Views};
-use crate::sql::plan::{AllAsks, Body, FetchDirection, RelationSource};
+use crate::sql::plan::{AllAsks, Body, Distinct, FetchDirection, RelationSource};
 use crate::sql::{Kind, Planner, Prepared};
-use crate::state::Catalog;
+use crate::state::{Catalog, TableId};
 use crate::trace::{Observation, Outcome, Protocol};
 use crate::value::{self, CastKind, SqlError, Value, oid};
 use smallvec::SmallVec;
@@ -42,6 +42,17 @@ pub enum Change {
     Open(PortalName, Box<Portal>, Option<Fetch>),
     Fetch(PortalName, Fetch),
     Close(Option<PortalName>),
+}
+
+/// An answer to which each row of a table gives its own part.
+pub struct RowByRow {
+    /// Where the rows are kept.
+    pub table: TableId,
+    /// A unique key, and where it is in the answer.
+    pub columns: Vec<usize>,
+    pub places: Vec<usize>,
+    /// The order that is asked for is one of columns that are shown, or there is none.
+    pub tells_order: bool,
 }
 
 impl Asked {
@@ -148,6 +159,48 @@ impl Asked {
         let keys = table.keys.iter().filter(|key| key.is_plain() && !key.deferrable);
         keys.filter_map(|key| key.columns.iter().map(place).collect())
             .collect()
+    }
+
+    /// How its answer is made of rows of one table, if each row that is found gives one row to it, by which it is known,
+    /// whatever other rows there are.
+    pub fn row_by_row(&self, catalog: &Catalog) -> Option<RowByRow> {
+        let planned = &*self.prepared.planned;
+        let Kind::Select(query) = &planned.kind else {
+            return None;
+        };
+        let Body::Select(select) = &query.body else {
+            return None;
+        };
+        let plain = planned.looks_once
+            && !planned.volatile
+            && query.limit.is_none()
+            && query.offset.is_none()
+            && select.group.is_none()
+            && select.windows.is_empty()
+            && select.locking.is_empty()
+            && matches!(select.distinct, Distinct::No);
+        let [relation] = select.relations.as_slice() else {
+            return None;
+        };
+        let RelationSource::Table(table) = relation.source else {
+            return None;
+        };
+        let table = catalog.table(table).filter(|_| plain && self.is_run())?;
+        let place = |column: &usize| {
+            let mut shown = select.origins.iter().take(query.visible);
+            shown.position(|origin| origin.is_some_and(|(_, of)| of as usize == *column))
+        };
+        let mut keys = table.keys.iter().filter(|key| key.is_plain() && !key.deferrable);
+        let (columns, places) = keys.find_map(|key| {
+            let places: Option<Vec<usize>> = key.columns.iter().map(place).collect();
+            Some((key.columns.clone(), places?))
+        })?;
+        Some(RowByRow {
+            table: table.storage,
+            columns,
+            places,
+            tells_order: query.order.iter().all(|key| key.column < query.visible),
+        })
     }
 
     /// Whether it is the statement itself that is run, not a part of a cursor.

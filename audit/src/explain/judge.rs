@@ -13,7 +13,9 @@ use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw};
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::Difference;
+use crate::sql::Planner;
 use crate::state::TableId;
+use crate::trace::Nanos;
 use std::sync::Arc;
 
 impl Explainer {
@@ -287,6 +289,9 @@ impl Explainer {
                 &anyway
             }
         };
+        if task.rules.may_read_older() && task.is_committed() {
+            distrust_unwritten(&mut self.worlds, task, attempt, &self.planner);
+        }
         if attempt.calls {
             self.called_at = self.busy_until;
         }
@@ -308,5 +313,24 @@ impl Explainer {
             self.alone();
         }
         self.account();
+    }
+}
+
+/// Where an older state may have been read, somebody who is thought to have left nothing may have written all the same, and
+/// nobody would ask him again: from now on what is in those tables is a guess, unless his answers say that he wrote nothing.
+fn distrust_unwritten(worlds: &mut [World], task: &Task, attempt: &Attempt, planner: &Planner) {
+    for world in worlds {
+        let catalog = world.store.catalog.clone();
+        let may_have_written = |step: &usize| {
+            let seen = &task.txn.steps[*step].seen;
+            let asked = Asked::of(planner, &catalog, seen, &task.session);
+            !asked.wrote_nothing(&seen.outcome)
+        };
+        if world.commit_of(&task.txn).is_none() && attempt.wrote.iter().any(may_have_written) {
+            for table in &attempt.may_have_written {
+                let storage = catalog.storage(*table);
+                world.store.table_mut(storage).guess(Nanos::MAX);
+            }
+        }
     }
 }

@@ -27,6 +27,7 @@ pub mod world;
 pub mod limits;
 pub mod place;
 pub mod solved;
+pub mod rows;
 pub mod merge;
 pub mod judge;
 pub mod wait;

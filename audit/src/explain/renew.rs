@@ -57,6 +57,17 @@ impl Explainer {
         Some(tables)
     }
 
+    /// Whether a transaction may write rows of one of these tables.
+    pub fn may_write(&self, txn: &Transaction, tables: &[TableId]) -> bool {
+        let mut plans = self.plans_of(txn);
+        plans.any(|planned| {
+            let touches = &planned.touches;
+            let is_data = !matches!(planned.kind, Kind::Ddl(_));
+            is_data
+                && (touches.writes_everything || touches.written.iter().any(|table| tables.contains(table)))
+        })
+    }
+
     /// The tables that a transaction may have written and committed before it ended; `None`: any.
     pub fn committed_on_its_way(&self, txn: &Transaction) -> Option<Vec<TableId>> {
         let (mut tables, mut commits) = (Vec::new(), false);

@@ -26,6 +26,8 @@ pub struct Delta {
     pub havoc: BTreeSet<TableId>,
     pub havoc_everything: bool,
     pub catalog: Option<Arc<Catalog>>,
+    /// The state before the last commit, where there was one.
+    before: Option<Rc<Delta>>,
     next: u64,
 }
 
@@ -54,6 +56,31 @@ impl Delta {
                 self.next += 1;
             }
         }
+    }
+
+    /// The state after what a member wrote was committed.
+    pub fn then(self: &Rc<Delta>, own: &Overlay) -> Delta {
+        let mut next = (**self).clone();
+        next.before = Some(self.clone());
+        next.commit(own);
+        next
+    }
+
+    /// This state and all that there were before it, newest first.
+    pub fn and_before(&self) -> impl Iterator<Item = &Delta> {
+        std::iter::successors(Some(self), |state| state.before.as_deref())
+    }
+
+    /// A row as it is in this state.
+    pub fn version(&self, base: &Base<'_>, table: TableId, id: RowId) -> Option<Row> {
+        if let Some(row) = self.rows.get(&(table, id)) {
+            return row.clone();
+        }
+        if self.truncated.contains(&table) {
+            return None;
+        }
+        let chain = base.store.tables.get(&table).and_then(|t| t.chain(id))?;
+        base.visible(chain).cloned()
     }
 
     /// Leaves out what a member wrote: rows of others keep their ids.
@@ -174,7 +201,7 @@ impl CaseView<'_> {
     }
 
     /// Every visible row, in order of id.
-    fn rows(&self, table: TableId, wanted: Option<(&[usize], &[Value])>) -> Vec<(RowId, Row)> {
+    pub(super) fn rows(&self, table: TableId, wanted: Option<(&[usize], &[Value])>) -> Vec<(RowId, Row)> {
         let mut rows: BTreeMap<RowId, Row> = BTreeMap::new();
         let own = self.own.table(table);
         let emptied = own.is_some_and(|o| o.truncated);
@@ -331,13 +358,6 @@ impl View for CaseView<'_> {
         if own.is_some_and(|o| o.truncated) || self.is_havoc(table) {
             return None;
         }
-        if let Some(row) = self.delta().rows.get(&(table, id)) {
-            return row.clone();
-        }
-        if self.delta().truncated.contains(&table) {
-            return None;
-        }
-        let chain = self.base.store.tables.get(&table).and_then(|t| t.chain(id))?;
-        self.base.visible(chain).cloned()
+        self.delta().version(self.base, table, id)
     }
 }

@@ -10,6 +10,7 @@
 //! Always true: `Impossible` is answered only after every order was tried.
 
 pub mod base;
+mod keys;
 pub mod points;
 mod state;
 pub mod serial;
@@ -49,7 +50,12 @@ impl Work {
 
     /// Takes one node off; whether there was one left.
     fn spend(&self) -> bool {
-        match self.left.get().checked_sub(1) {
+        self.spend_all(1)
+    }
+
+    /// Takes off as much as this.
+    fn spend_all(&self, work: u64) -> bool {
+        match self.left.get().checked_sub(work) {
             Some(left) => self.left.set(left),
             None => self.over.set(true),
         }
@@ -88,6 +94,8 @@ pub enum Decision {
     Impossible(Vec<(usize, usize, Difference)>),
     /// Too many orders to try.
     TooLarge,
+    /// None that was tried does, but there are ways to read what was read that were not.
+    Open(&'static str),
 }
 
 /// What one step does on given views.

@@ -4,11 +4,12 @@
 //! instants can still be placed inside their windows. A READ COMMITTED statement has a snapshot point and,
 //! if it may write, a later lock point; a snapshot transaction has one snapshot point and a lock point per
 //! writing statement; the end of a transaction is a point of its own. A point that only its own transaction can
-//! notice, such as that of a statement that reads, is taken as soon as it can be and agrees.
+//! notice, such as that of a statement that reads, is taken as soon as it can be and agrees. Where every key may come from
+//! another state, a statement is one point, at which all states are there that were committed before it (`keys`).
 
 use super::base::{CaseView, Delta, Instants, Me};
-use super::state;
 use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
+use super::{keys, state};
 use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::asked::Asked;
@@ -20,7 +21,7 @@ use crate::state::overlay::Overlay;
 use crate::state::{Catalog, RowId, TableId, View, unique};
 use crate::trace::{Nanos, Outcome, Window};
 use pgassay_rules::anomaly;
-use pgassay_rules::profile::Writes;
+use pgassay_rules::profile::{ReadPoint, Writes};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -30,7 +31,9 @@ use std::rc::Rc;
 pub(super) struct Walker {
     pub(super) step: usize,
     pub(super) overlay: Overlay,
-    pub(super) savepoints: Vec<(String, Overlay, SessionState)>,
+    /// What it had written before each of its writes, where it need not see them.
+    pub(super) earlier: Vec<Overlay>,
+    pub(super) savepoints: Vec<Saved>,
     pub(super) session: SessionState,
     /// What its snapshot saw: of the statement, or of the whole transaction.
     pub(super) snapshot: Option<Rc<Delta>>,
@@ -41,6 +44,22 @@ pub(super) struct Walker {
     pub(super) claims: Vec<Held>,
     pub(super) ended: bool,
 }
+
+/// What a member has come to when it sets a savepoint.
+#[derive(Clone)]
+pub(super) struct Saved {
+    pub(super) name: String,
+    pub(super) overlay: Overlay,
+    /// How many of the overlays before there were.
+    pub(super) earlier: usize,
+    session: SessionState,
+}
+
+/// Where everybody stands after a point was taken.
+type Taken = (Vec<Walker>, Rc<Delta>);
+
+/// Runs of statements of which every key may come from another state, before the case is called too large.
+const READINGS_MAX: u64 = 100_000;
 
 /// Whether others can tell when a point is taken.
 enum Notice {
@@ -60,6 +79,9 @@ struct Performed {
 struct Search<'a> {
     case: &'a Case<'a>,
     nodes: u64,
+    readings: u64,
+    /// Some way to read what was read has not been tried.
+    open: bool,
     /// States from which nothing leads to an explanation.
     dead: FxHashSet<(u64, u64)>,
     differences: Vec<(usize, usize, Difference)>,
@@ -73,6 +95,7 @@ pub fn decide(case: &Case<'_>) -> Decision {
         .map(|m| Walker {
             step: 0,
             overlay: Overlay::default(),
+            earlier: Vec::new(),
             savepoints: Vec::new(),
             session: m.session.at(m.txn.id.number),
             snapshot: None,
@@ -85,12 +108,15 @@ pub fn decide(case: &Case<'_>) -> Decision {
     let mut search = Search {
         case,
         nodes: 0,
+        readings: 0,
+        open: false,
         dead: FxHashSet::default(),
         differences: Vec::new(),
     };
     match search.go(walkers, Rc::new(Delta::default()), 0) {
         Some(delta) => Decision::Explained((*delta).clone()),
         None if search.is_over() => Decision::TooLarge,
+        None if search.open => Decision::Open("reads_by_key"),
         None => Decision::Impossible(search.differences),
     }
 }
@@ -98,7 +124,13 @@ pub fn decide(case: &Case<'_>) -> Decision {
 impl Search<'_> {
     /// Whether it was given up.
     fn is_over(&self) -> bool {
-        self.nodes > NODES_MAX || self.case.work.is_over()
+        self.nodes > NODES_MAX || self.readings > READINGS_MAX || self.case.work.is_over()
+    }
+
+    /// Whether somebody may still read a state of the past.
+    fn looks_back(&self, walkers: &[Walker]) -> bool {
+        let mut all = walkers.iter().zip(self.case.members);
+        all.any(|(walker, member)| !walker.ended && member.rules.read_point == ReadPoint::Key)
     }
 
     fn me(&self, member: &Member) -> Me {
@@ -115,7 +147,7 @@ impl Search<'_> {
         }
         let (walkers, committed) = self.take_unnoticed(walkers, committed, now)?;
         // Another order of the same points that left everybody where they are now has been tried.
-        let state = state::signature(&walkers, &committed, now);
+        let state = state::signature(&walkers, &committed, now, self.looks_back(&walkers));
         if state.is_some_and(|state| self.dead.contains(&state)) {
             return None;
         }
@@ -139,13 +171,13 @@ impl Search<'_> {
             if windows.iter().flatten().any(|w| w.done < instant) {
                 continue;
             }
-            if let Some((walkers, committed)) = self.take(at, &walkers, &committed)
-                && let Some(found) = self.go(walkers, committed, instant)
-            {
-                return Some(found);
-            }
-            if self.is_over() {
-                return None;
+            for (walkers, committed) in self.take(at, &walkers, &committed) {
+                if let Some(found) = self.go(walkers, committed, instant) {
+                    return Some(found);
+                }
+                if self.is_over() {
+                    return None;
+                }
             }
         }
         self.dead.extend(state);
@@ -159,13 +191,13 @@ impl Search<'_> {
         mut walkers: Vec<Walker>,
         mut committed: Rc<Delta>,
         now: Nanos,
-    ) -> Option<(Vec<Walker>, Rc<Delta>)> {
+    ) -> Option<Taken> {
         for at in 0..walkers.len() {
             while self.next_window(at, &walkers[at]).is_some_and(|w| w.sent <= now) {
                 let Notice::Nobody { fixed } = self.notice(at, &walkers[at], &committed) else {
                     break;
                 };
-                match self.take(at, &walkers, &committed) {
+                match self.take(at, &walkers, &committed).into_iter().next() {
                     Some(taken) => (walkers, committed) = taken,
                     None if fixed => return None,
                     None => break,
@@ -228,13 +260,66 @@ impl Search<'_> {
         )
     }
 
-    /// Takes the member's next point, or says that it cannot be taken now.
-    fn take(
+    /// Takes the member's next point, in every way in which it can be taken now.
+    fn take(&mut self, at: usize, before: &[Walker], committed: &Rc<Delta>) -> Vec<Taken> {
+        let member = &self.case.members[at];
+        let walker = &before[at];
+        let is_data = !is_end(&member.txn, walker.step) && {
+            let step = &member.txn.steps[walker.step];
+            step.control == Control::Data && is_judged(step)
+        };
+        if is_data && member.rules.read_point == ReadPoint::Key {
+            let latest = self.latest(member, walker, committed);
+            let asked = plan(
+                self.case,
+                &member.txn.steps[walker.step],
+                &walker.session,
+                &latest,
+            );
+            if keys::is_read(&asked) {
+                return self.take_by_key(at, before, &asked, committed);
+            }
+            // What a routine reads, or a cursor, is not put together from several states.
+            self.open |= asked.prepared.planned.reads_snapshot || !asked.is_run();
+        }
+        self.take_at_once(at, before, committed).into_iter().collect()
+    }
+
+    /// The same of a statement of which every key may come from another state.
+    fn take_by_key(
         &mut self,
         at: usize,
         before: &[Walker],
+        asked: &Asked,
         committed: &Rc<Delta>,
-    ) -> Option<(Vec<Walker>, Rc<Delta>)> {
+    ) -> Vec<Taken> {
+        let (member, walker) = (&self.case.members[at], &before[at]);
+        let readings = keys::read(self.case, member, walker, committed, asked);
+        self.readings += readings.runs;
+        self.case.work.spend_all(readings.runs);
+        self.open |= readings.open;
+        if readings.done.is_empty()
+            && let Some(difference) = readings.difference
+        {
+            self.note(at, walker.step, difference);
+        }
+        let done = readings.done.into_iter();
+        done.filter_map(|done| self.finish(at, before, asked, done, committed, committed))
+            .collect()
+    }
+
+    fn latest<'s>(&'s self, member: &Member, walker: &'s Walker, committed: &'s Delta) -> CaseView<'s> {
+        CaseView {
+            base: &self.case.base,
+            delta: committed,
+            own: &walker.overlay,
+            me: self.me(member),
+            instants: None,
+        }
+    }
+
+    /// Takes the member's next point, or says that it cannot be taken now.
+    fn take_at_once(&mut self, at: usize, before: &[Walker], committed: &Rc<Delta>) -> Option<Taken> {
         let member = &self.case.members[at];
         let mut walkers = before.to_vec();
         let txn = &member.txn;
@@ -247,8 +332,7 @@ impl Search<'_> {
                 if self.breaks_lock(at, &walkers, &own) {
                     return None;
                 }
-                let mut next = (*committed).clone();
-                next.commit(&own);
+                let next = committed.then(&own);
                 if self.repeats_key(at, &next, &own) {
                     return None;
                 }
@@ -276,14 +360,10 @@ impl Search<'_> {
             return Some((walkers, committed.clone()));
         }
         let by_statement = is_statement_level(&member.rules);
-        let latest = CaseView {
-            base: &self.case.base,
-            delta: committed,
-            own: &walker.overlay,
-            me: self.me(member),
-            instants: None,
+        let asked = {
+            let latest = self.latest(member, walker, committed);
+            plan(self.case, step, &walker.session, &latest)
         };
-        let asked = plan(self.case, step, &walker.session, &latest);
         let planned = &asked.prepared.planned;
         let writes = planned.may_write || locks_rows(planned);
 
@@ -306,22 +386,37 @@ impl Search<'_> {
                 return Some((walkers, committed.clone()));
             }
         }
-        let done = next.done;
-        let Done {
-            agrees,
-            effects,
-            claims,
-            change,
-        } = done;
-        if let Err(difference) = agrees {
+        if let Err(difference) = next.done.agrees {
             self.note(at, walker.step, difference);
             return None;
         }
+        self.finish(at, before, &asked, next.done, &snapshot, committed)
+    }
+
+    /// What comes of a statement that agrees, if it is allowed.
+    fn finish(
+        &mut self,
+        at: usize,
+        before: &[Walker],
+        asked: &Asked,
+        done: Done,
+        snapshot: &Delta,
+        committed: &Rc<Delta>,
+    ) -> Option<Taken> {
+        let Done {
+            effects,
+            claims,
+            change,
+            ..
+        } = done;
+        let member = &self.case.members[at];
+        let mut walkers = before.to_vec();
+        let walker = &mut walkers[at];
         let forbidden = matches!(
             member.rules.writes,
             Writes::FirstUpdaterWins | Writes::NoWriteConflict
         );
-        if forbidden && overwrites_unseen(&effects, &snapshot, committed, &walker.overlay) {
+        if forbidden && overwrites_unseen(&effects, snapshot, committed, &walker.overlay) {
             let difference = Difference {
                 rule: &anomaly::LOST_UPDATE,
                 observed: "the row was written".to_owned(),
@@ -331,20 +426,26 @@ impl Search<'_> {
             return None;
         }
         if member.rules.mutual_exclusion {
-            let claims = Held::of(txn, &claims);
+            let claims = Held::of(&member.txn, &claims);
             if is_held(at, before, &claims) {
                 self.note(at, walker.step, claim::difference());
                 return None;
             }
             walker.claims.extend(claims);
         }
-        let catalog = crate::state::View::catalog(&latest).clone();
-        let outcome = &step.seen.outcome;
-        walker.session.step(planned, &change, outcome, &catalog);
+        let catalog = View::catalog(&self.latest(member, walker, committed)).clone();
+        let outcome = &member.txn.steps[walker.step].seen.outcome;
+        walker
+            .session
+            .step(&asked.prepared.planned, &change, outcome, &catalog);
+        let by_key = member.rules.read_point == ReadPoint::Key;
+        if by_key && !member.rules.internal && !effects.is_empty() {
+            walker.earlier.push(walker.overlay.clone());
+        }
         for effect in &effects {
             walker.overlay.apply(effect, walker.step);
         }
-        if by_statement {
+        if is_statement_level(&member.rules) {
             walker.snapshot = None;
         }
         walker.instants.clear();
@@ -478,19 +579,24 @@ fn is_end(txn: &crate::assemble::Transaction, step: usize) -> bool {
 fn follow(control: &Control, walker: &mut Walker, catalog: &Catalog) {
     match control {
         Control::Savepoint(name) => {
-            let saved = (name.clone(), walker.overlay.clone(), walker.session.clone());
-            walker.savepoints.push(saved);
+            walker.savepoints.push(Saved {
+                name: name.clone(),
+                overlay: walker.overlay.clone(),
+                earlier: walker.earlier.len(),
+                session: walker.session.clone(),
+            });
         }
         Control::RollbackTo(name) => {
-            if let Some(at) = walker.savepoints.iter().rposition(|(n, ..)| n == name) {
+            if let Some(at) = walker.savepoints.iter().rposition(|saved| saved.name == *name) {
                 walker.savepoints.truncate(at + 1);
-                let (_, overlay, session) = &walker.savepoints[at];
-                walker.overlay = overlay.clone();
-                walker.session.set_back(session, catalog);
+                let saved = &walker.savepoints[at];
+                walker.overlay = saved.overlay.clone();
+                walker.earlier.truncate(saved.earlier);
+                walker.session.set_back(&saved.session, catalog);
             }
         }
         Control::Release(name) => {
-            if let Some(at) = walker.savepoints.iter().rposition(|(n, ..)| n == name) {
+            if let Some(at) = walker.savepoints.iter().rposition(|saved| saved.name == *name) {
                 walker.savepoints.truncate(at);
             }
         }

@@ -13,14 +13,19 @@ use crate::value::compare::hash_value;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// `None` if there is more to a member than rows: then every state is a place of its own.
-pub fn signature(walkers: &[Walker], committed: &Delta, now: Nanos) -> Option<(u64, u64)> {
+/// `None` if there is more to a member than rows: then every state is a place of its own. What came before counts only if
+/// somebody may still `look_back`.
+pub fn signature(walkers: &[Walker], committed: &Delta, now: Nanos, look_back: bool) -> Option<(u64, u64)> {
     if walkers.iter().any(|w| !w.session.portals.is_empty()) || committed.catalog.is_some() {
         return None;
     }
     let half = |seed: u64| {
         let mut hasher = DefaultHasher::new();
         (seed, now, delta(committed, seed)).hash(&mut hasher);
+        if look_back {
+            let states = committed.and_before().map(|state| delta(state, seed));
+            states.fold(0, u64::wrapping_add).hash(&mut hasher);
+        }
         for walker in walkers {
             (walker.step, walker.ended).hash(&mut hasher);
             if let Some(snapshot) = &walker.snapshot {
@@ -36,8 +41,16 @@ pub fn signature(walkers: &[Walker], committed: &Delta, now: Nanos) -> Option<(u
                 (held.claim.step, &held.claim.place).hash(&mut hasher);
             }
             overlay(&walker.overlay, committed, seed).hash(&mut hasher);
-            for (name, saved, _) in &walker.savepoints {
-                (name, overlay(saved, committed, seed)).hash(&mut hasher);
+            for saved in &walker.savepoints {
+                (
+                    &saved.name,
+                    saved.earlier,
+                    overlay(&saved.overlay, committed, seed),
+                )
+                    .hash(&mut hasher);
+            }
+            for own in &walker.earlier {
+                overlay(own, committed, seed).hash(&mut hasher);
             }
         }
         hasher.finish()

@@ -78,10 +78,6 @@ const MEANINGS: &[(&str, &str)] = &[
         "overlapping_ddl",
         "several changed what a table is at once, and nobody can tell who came first",
     ),
-    (
-        "own_writes",
-        "at this level a transaction need not see what it wrote itself",
-    ),
     ("pairing_budget", "too many ways to pair rows with answers"),
     (
         "partition_constraint",
@@ -89,7 +85,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "reads_by_key",
-        "at this level every row may come from another state: only single rows are judged",
+        "at this level every row may come from another state, and not every combination was tried",
     ),
     (
         "recursive_over_unknown",

@@ -310,6 +310,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         columns_read: None,
         asks: Arc::new(Asks::everything()),
         many_relations: false,
+        looks_once: false,
         sets: Arc::from([]),
     }
 }

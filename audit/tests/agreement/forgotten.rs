@@ -33,6 +33,7 @@ impl Case {
             lost: rng.u8(0..4) == 0,
             mixed: rng.bool(),
             singly: false,
+            by_key: false,
         };
         let levels = [
             Isolation::ReadCommitted,

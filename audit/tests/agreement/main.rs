@@ -15,6 +15,7 @@ mod lose;
 mod mutate;
 mod profiles;
 mod simulate;
+mod bykey;
 mod columns;
 mod apart;
 mod thrift;

@@ -21,6 +21,7 @@ mod routine;
 mod visit;
 mod asks;
 mod columns;
+mod once;
 mod reach;
 mod extent;
 
@@ -405,6 +406,7 @@ impl<'a> Analyzer<'a> {
         };
         Planned {
             shape: Arc::from(shape.text.as_str()),
+            looks_once: is_plain && once::looks_once(&kind),
             columns_read,
             asks: Arc::new(asks),
             kind,

@@ -64,6 +64,8 @@ pub struct Planned {
     pub asks: Arc<Asks>,
     /// More than one relation is read.
     pub many_relations: bool,
+    /// It looks at the rows of each of its tables once: neither subqueries nor WITH nor routines do so again.
+    pub looks_once: bool,
     /// It calls volatile functions whose values only the answer tells.
     pub volatile: bool,
     /// What it sets without saying SET.

@@ -5,6 +5,8 @@
 
 use super::query::Table;
 use crate::history::Pair;
+use fastrand::Rng;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// One row from its birth to its death; a key that is inserted again is another row.
@@ -38,6 +40,8 @@ pub struct Database {
     rows: Vec<Row>,
     clock: u64,
     committed: Vec<Committed>,
+    /// Every row that is read may be that of another state, as this says.
+    mixes: Option<RefCell<Rng>>,
 }
 
 /// Who has a key.
@@ -48,7 +52,7 @@ pub enum Holder {
 }
 
 impl Database {
-    pub fn new(kv: &[Pair], bag: &[Pair]) -> Database {
+    pub fn new(kv: &[Pair], bag: &[Pair], mixes: Option<Rng>) -> Database {
         let row = |table: Table, row: &Pair| Row {
             table,
             versions: vec![(0, Some(*row))],
@@ -60,6 +64,7 @@ impl Database {
             rows: kv.chain(bag.iter().map(|r| row(Table::Bag, r))).collect(),
             clock: 0,
             committed: Vec::new(),
+            mixes: mixes.map(RefCell::new),
         }
     }
 
@@ -68,8 +73,22 @@ impl Database {
         self.clock
     }
 
-    /// The rows that a transaction sees: its own versions, or the newest of its snapshot.
+    /// The rows that a transaction sees: its own versions, or the newest of its snapshot; or, where states are mixed, any
+    /// version that was committed, unless a key would come twice.
     pub fn visible(&self, table: Table, own: &Own, snapshot: u64) -> Vec<(usize, Pair)> {
+        let of_table = |row: &usize| self.rows[*row].table == table;
+        if self.mixes.is_some() {
+            let rows = (0..self.rows.len()).filter(of_table);
+            let mixed: Vec<_> = rows
+                .filter_map(|row| Some((row, self.any_version(row, own)?)))
+                .collect();
+            let mut keys: Vec<i64> = mixed.iter().map(|(_, (k, _))| *k).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            if table == Table::Bag || keys.len() == mixed.len() {
+                return mixed;
+            }
+        }
         let seen = |row: usize| match own.rows.get(&row) {
             Some(made) => *made,
             None => {
@@ -78,9 +97,30 @@ impl Database {
             }
         };
         (0..self.rows.len())
-            .filter(|row| self.rows[*row].table == table)
+            .filter(of_table)
             .filter_map(|row| Some((row, seen(row)?)))
             .collect()
+    }
+
+    /// A row as it was in any state that was committed.
+    fn any_version(&self, row: usize, own: &Own) -> Option<Pair> {
+        let now = self.newest(row, own);
+        let Some(rng) = &self.mixes else { return now };
+        let mut rng = rng.borrow_mut();
+        let versions = &self.rows[row].versions;
+        match (rng.u8(0..4), versions.len()) {
+            (0, _) | (_, 0) => now,
+            // Before it was there.
+            (1, _) if rng.u8(0..3) == 0 => None,
+            (_, len) => versions[rng.usize(0..len)].1,
+        }
+    }
+
+    /// The version that somebody writes anew: the newest, or, where states are mixed, an older one of the same key.
+    pub fn found(&self, row: usize, own: &Own) -> Option<Pair> {
+        let now = self.newest(row, own)?;
+        let older = self.any_version(row, own).filter(|(k, _)| *k == now.0);
+        Some(older.unwrap_or(now))
     }
 
     /// Both tables, as somebody sees them who comes now.

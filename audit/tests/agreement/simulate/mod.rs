@@ -99,7 +99,7 @@ pub fn play(plan: &Plan, seed: u64) -> History {
         })
         .collect();
     let mut game = Game {
-        database: Database::new(&plan.kv, &plan.bag),
+        database: Database::new(&plan.kv, &plan.bag, plan.wishes.by_key.then(|| rng.fork())),
         history: History {
             kv: plan.kv.clone(),
             bag: plan.bag.clone(),
@@ -470,7 +470,7 @@ impl Game {
             return Done::Failed("40001");
         }
         let of = query.target().expect("its rows were found by it");
-        let now = self.database.newest(row, &session.own);
+        let now = self.database.found(row, &session.own);
         let Some((k, v)) = now.filter(|now| of.1.holds(*now)) else {
             return Done::Nothing;
         };

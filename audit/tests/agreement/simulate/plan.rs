@@ -69,6 +69,8 @@ pub struct Wishes {
     pub mixed: bool,
     /// ON CONFLICT of one row only.
     pub singly: bool,
+    /// Every row that is read may be that of another state.
+    pub by_key: bool,
 }
 
 #[derive(Clone, Debug)]
