@@ -136,7 +136,7 @@ impl Task {
     }
 }
 
-/// Those that are being placed after a transaction.
+/// Those that are placed after a transaction, if at all.
 pub struct Under {
     ids: Vec<TxnId>,
     /// When the first of them had its last answer: whoever was sent later cannot have come before all of them.
@@ -159,6 +159,12 @@ impl Under {
             ids: ids.collect(),
             until: self.until.min(last_done(&task.txn)),
         }
+    }
+
+    /// Others that are not placed before it either.
+    fn and_all(mut self, others: &[Task]) -> Under {
+        self.ids.extend(others.iter().map(|other| other.txn.id));
+        self
     }
 }
 
@@ -375,7 +381,8 @@ impl Explainer {
             world.share_windows(&task.txn, &alike);
             placed.push(self.adopt(world, task, way));
         }
-        let below = under.and(task);
+        // One of them is the first: before it comes none of the others.
+        let below = under.and(task).and_all(&rivals);
         for (rival, ways) in self.promising(&mut world, rivals, ahead, budget, &below) {
             if !spend(&mut budget.detours) {
                 return Placement::GivenUp(world);
@@ -404,9 +411,8 @@ impl Explainer {
         }
     }
 
-    /// Those of the rivals that may come first in this world, and what explains them. Somebody has to be the first one:
-    /// where nothing explains a rival, and it takes one of the others to change that, they are tried, and it is looked at
-    /// again when they are in their places.
+    /// Those of the rivals that may be the first of them in this world, and what explains them: where nothing explains a
+    /// rival, and it takes one of the others to change that, it is looked at again when that one is in its place.
     fn promising(
         &mut self,
         world: &mut World,
@@ -420,25 +426,21 @@ impl Explainer {
             let ways = self.explanations(world, &rival, None, budget);
             tried.push((rival, ways));
         }
-        let ready = tried.iter().filter(|(_, ways)| !ways.is_stuck());
-        let ready: Vec<TxnId> = ready.map(|(rival, _)| rival.txn.id).collect();
         tried.retain(|(rival, ways)| match &ways.looked {
             Some(looked) if ways.is_stuck() => {
-                self.leads_elsewhere(world, rival, looked, &ready, ahead, budget, under)
+                self.leads_elsewhere(world, rival, looked, ahead, budget, under)
             }
             _ => true,
         });
         tried
     }
 
-    /// Whether somebody may come first in this world, and so before a rival that nothing explains yet, who is not among
-    /// those that are `ready`.
+    /// Whether somebody may come first in this world, and so before a rival that nothing explains yet.
     fn leads_elsewhere(
         &mut self,
         world: &mut World,
         rival: &Task,
         looked: &Footprint,
-        ready: &[TxnId],
         ahead: &Ahead<'_>,
         budget: &mut Budget,
         under: &Under,
@@ -449,7 +451,7 @@ impl Explainer {
             return true;
         };
         while let Some((task, _)) = stuck.pop() {
-            if met.ids.contains(&task.txn.id) || ready.contains(&task.txn.id) {
+            if met.ids.contains(&task.txn.id) {
                 continue;
             }
             met.ids.push(task.txn.id);
