@@ -59,7 +59,7 @@ fn powers(bench: &Bench, largest: u32) -> RangeInclusive<u32> {
 }
 
 /// Microseconds of a transaction, recorded and judged, and generated and judged.
-const COSTS: [(&str, f64, f64); 2] = [("bank", 200.0, 15.0), ("tpcc", 2_200.0, 250.0)];
+const COSTS: [(&str, f64, f64); 2] = [("bank", 200.0, 10.0), ("tpcc", 3_000.0, 280.0)];
 
 fn forecast(bench: &Bench) -> Forecast {
     let (recorded, generated) = (

@@ -104,10 +104,10 @@ fn wanted(bench: &Bench) -> Vec<(&'static str, &'static str, Knobs, [u64; 3])> {
 fn forecast(bench: &Bench) -> Forecast {
     let set_ups = wanted(bench);
     let levels = LEVELS.iter().filter(|level| bench.wants_level(**level)).count() as f64;
-    let cost = |name: &str| if name == "tpcc" { 5.0 } else { 0.6 };
+    let cost = |name: &str| if name == "tpcc" { 5.0 } else { 0.5 };
     let each = set_ups
         .iter()
-        .map(|(_, name, _, _)| 4.0 + cost(name) * transactions(bench) as f64 / 1e3);
+        .map(|(_, name, _, _)| 2.5 + cost(name) * transactions(bench) as f64 / 1e3);
     Forecast {
         what: format!(
             "{} set-ups at {levels} levels, {} transactions each",

@@ -64,7 +64,7 @@ fn forecast(bench: &Bench) -> Forecast {
     let (rounds, seconds, clients, rows) = sizes(bench);
     Forecast {
         what: format!("{rows} rows of five targets, {rounds} rounds of {seconds} s each, {clients} clients"),
-        seconds: 20.0 + (rows * rounds * 5) as f64 * (seconds as f64 + 0.6) + 4.0 * 12.0,
+        seconds: 20.0 + (rows * rounds * 5) as f64 * (seconds as f64 + 0.6) + 4.0 * 8.0,
     }
 }
 

@@ -110,17 +110,17 @@ impl Bench {
 }
 
 impl Runs {
-    /// A server for each, and then some two milliseconds per transaction, ten for those of TPC-C.
+    /// A server for each run, and then milliseconds per transaction, with those of its verdict.
     fn forecast(&self) -> Forecast {
         let each = self.levels.len() * self.modes.len() * self.clients.len();
         let cost = |name: &&str| match *name {
-            "tpcc" => 4.0,
-            "pgbench" => 3.0,
-            _ => 0.7,
+            "tpcc" => 3.8,
+            "pgbench" => 3.1,
+            _ => 0.5,
         };
         let names = self.names.iter();
         let seconds: f64 = names
-            .map(|name| 4.0 + cost(name) * self.transactions as f64 / 1e3)
+            .map(|name| 2.5 + cost(name) * self.transactions as f64 / 1e3)
             .sum();
         Forecast {
             what: format!(
