@@ -6,7 +6,7 @@
 use crate::generated::{History, NAMES};
 use crate::judge::judge;
 use crate::record::{Plan, record, server};
-use crate::report::{percent, raw, short};
+use crate::report::{memory_gib, percent, raw, short};
 use crate::sheet::{Chapter, Row, Sheet};
 use crate::{Bench, Forecast, measure};
 use anyhow::Context;
@@ -205,7 +205,7 @@ pub fn judge_generated(mut words: impl Iterator<Item = String>) -> anyhow::Resul
             "loaded_mib": loaded, "resident_mib": measure::resident_mib().unwrap_or(0.0),
             "versions_alive": stats.versions_alive, "versions_collected": stats.versions_collected,
             "statements": summary.statements, "checked": summary.coverage.checked,
-            "reasons": summary.coverage.reasons, "violations": summary.violations.len(),
+            "reasons": summary.coverage.reasons, "violations": summary.violations.len(), "machine_gib": memory_gib(),
         });
         println!("{line}");
     }
@@ -255,11 +255,17 @@ fn summary(rows: &[Row]) -> String {
     let (transactions, each) = (of(last, 2), of(last, 4) + of(last, 5));
     let grown = (of(last, 6) - of(before, 6)) / (transactions - of(before, 2)).max(1.0);
     let more = transactions * 9.0;
+    let needed = (of(last, 6) + grown * more) / 1024.0;
+    let held = last.raw.get("machine_gib").and_then(Value::as_f64).unwrap_or(0.0);
+    let verdict = match needed > held {
+        true => "so they were not run",
+        false => "so they can be run",
+    };
     format!(
         "The generated TPC-C grew by {} KiB per transaction between its last two lines: ten times as many transactions \
-         come to about {} GiB and {} more minutes.",
+         come to about {} GiB and {} more minutes. The machine has {held} GiB, {verdict}.",
         short(grown * 1024.0),
-        short((of(last, 6) + grown * more) / 1024.0),
+        short(needed),
         short(each * more / 60e6)
     )
 }

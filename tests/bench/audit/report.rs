@@ -61,6 +61,14 @@ fn said(program: &str, words: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
+/// How much memory the machine has.
+pub fn memory_gib() -> u64 {
+    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = told.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) / 1_048_576
+}
+
 /// Where: a number without this is worth nothing.
 pub fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -74,13 +82,7 @@ pub fn machine() -> String {
         .map_or("unknown processor", |(_, name)| name.trim())
         .to_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = read("/proc/meminfo")
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("MemTotal:")
-                .and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok())
-        })
-        .map_or(0, |kib| kib / 1_048_576);
+    let memory = memory_gib();
     let postgres = pgassay::throwaway::find_bin()
         .ok()
         .and_then(|bin| said(bin.join("postgres").to_str()?, &["--version"]))
