@@ -36,21 +36,20 @@ deny:
 deploy-check: ## validate alerts, dashboards, manifests, units and scripts
 	@if [ -x deploy/validate.sh ]; then deploy/validate.sh; fi
 
-bench: ## all benchmarks (long), written to tests/bench/RESULTS.md
-	$(MAKE) bench-proxy ARGS="--markdown tests/bench/RESULTS.md"
-	$(MAKE) bench-audit
-
-bench-proxy: ## pgbench through direct, HAProxy, PgBouncer, a bare relay and pgassay
+bench: ## all benchmarks, about 40 minutes, to tests/bench/RESULTS.md (ARGS="--only growth --generated 7"; ARGS="--help")
 	@deploy/setup.sh test
-	$(CARGO) build --release --bin pgassay --bin bare-relay
-	tests/bench/proxy.py $(ARGS)
-
-bench-audit: ## the audit's CPU beside PostgreSQL's, coverage, the paper's tables, growth, ambiguity (ARGS="--only ratio")
-	@deploy/setup.sh demo
+	$(CARGO) build --release --bin pgassay --bin bare-relay --bin bench-audit
 	$(CARGO) run --release -p pgassay-tests --bin bench-audit -- $(ARGS)
 
+bench-proxy: ## of them, pgbench through direct, HAProxy, PgBouncer, a bare relay and pgassay
+	$(MAKE) bench ARGS="--only proxy $(ARGS)"
+
+bench-audit: ## of them, what the audit costs and covers, the paper's tables, growth, ambiguity
+	$(MAKE) bench ARGS="--only coverage,ratio,procedures,paper,figure8,growth,ambiguity $(ARGS)"
+
 bench-smoke: ## the benchmarks, so short that only their working is shown
-	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke --only ratio,paper,figure8,growth,ambiguity --workloads bank,tpcc $(ARGS)
+	$(CARGO) build --bin pgassay --bin bare-relay --bin bench-audit
+	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke --workloads bank,tpcc $(ARGS)
 
 FUZZ_SECONDS ?= 60
 fuzz-sql: ## random statements, expressions and interleavings: the interpreter against the real server (FUZZ_SECONDS=60, FUZZ_SEED=n)

@@ -5,11 +5,12 @@ All targets are measured in interleaved rounds of one run, so that a noisy machi
 Prints throughput and latency as ratios to direct, CPU seconds per 100,000 queries of each proxy process, and
 system calls per round trip. Everything listens on the loopback address and ends with this script, however it ends.
 
-    tests/bench/proxy.py [--quick] [--rounds N] [--seconds S] [--markdown FILE]
+    tests/bench/proxy.py [--quick] [--rounds N] [--seconds S] [--json FILE]
 """
 
 import argparse
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -347,7 +348,7 @@ def main():
     parser.add_argument("--threads", type=int, default=(os.cpu_count() + 1) // 2,
                         help="relay threads of the bare relay and of pgassay (default: one for every two processors)")
     parser.add_argument("--audit", action="store_true", help="also measure pgassay with the audit running")
-    parser.add_argument("--markdown", type=Path, help="replace the section «proxy» of this file by the result")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.clients = 1, 2, [1, 8]
@@ -362,17 +363,16 @@ def main():
     finally:
         bench.stop()
     print(text)
-    if options.markdown:
-        replace_section(options.markdown, "proxy", text)
+    if options.json:
+        options.json.write_text(json.dumps(numbers(bench, rows, calls)))
 
 
-def replace_section(path, name, text):
-    """Writes `text` under the heading `## name`, keeping every other section."""
-    old = path.read_text() if path.exists() else "# Results of the benchmarks\n"
-    heading = f"## {name}\n"
-    head, _, rest = old.partition(heading)
-    _, mark, tail = rest.partition("\n## ")
-    path.write_text(head.rstrip("\n") + "\n\n" + heading + "\n" + text + (mark + tail if mark else ""))
+def numbers(bench, rows, calls):
+    """Everything that was measured, for the page of results."""
+    cells = [{"workload": workload, "clients": clients, "protocol": mode, "targets": middle}
+             for (workload, clients, mode), middle in rows]
+    return {"rounds": bench.options.rounds, "seconds": bench.options.seconds, "threads": bench.options.threads,
+            "rows": cells, "system_calls": calls}
 
 
 if __name__ == "__main__":

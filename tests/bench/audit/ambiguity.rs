@@ -1,34 +1,59 @@
 //! High ambiguity: overlapping increments of few rows whose order nobody observed, over a slow network.
 
-use crate::Bench;
 use crate::judge::judge;
 use crate::record::{Plan, record, server};
-use crate::report::{Plot, Table, percent, raw, short};
+use crate::report::{percent, raw, short};
+use crate::sheet::{Chapter, Sheet};
+use crate::{Bench, Forecast};
 use pgassay_rules::Level;
 use pgassay_workloads::Knobs;
 use std::time::Duration;
 
-pub fn run(bench: &Bench) -> anyhow::Result<Table> {
-    let (delays, clients): (&[u64], &[usize]) = if bench.is_smoke() {
-        (&[0, 1], &[4])
-    } else {
-        (&[0, 1, 10, 100], &[8, 32])
-    };
-    let mut table = Table {
-        title: "High ambiguity".to_owned(),
-        about: "Autocommit `UPDATE counters SET n = n + 1 WHERE id = $1` on three rows without RETURNING, one \
-                transaction in ten reads. A relay between proxy and server delays every byte in both directions, so \
-                that the windows of all clients overlap."
-            .to_owned(),
-        command: "make bench-audit ARGS=\"--only ambiguity\"".to_owned(),
-        header: vec![
-            "delay ms", "clients", "transactions", "audit s", "audit µs per transaction", "checked", "settled",
-            "candidates", "solver", "violations", "open questions",
-        ],
-        rows: Vec::new(),
-        raw: Vec::new(),
-        plot: Plot { unit: "µs per transaction".to_owned(), is_logarithmic: true, ..Plot::default() },
-    };
+pub const CHAPTER: Chapter = Chapter {
+    name: "ambiguity",
+    title: "High ambiguity",
+    about: "Autocommit `UPDATE counters SET n = n + 1 WHERE id = $1` on three rows without RETURNING, one transaction \
+            in ten reads. A relay between proxy and server delays every byte in both directions, so that the windows \
+            of all clients overlap.",
+    header: &[
+        "delay ms",
+        "clients",
+        "transactions",
+        "audit s",
+        "audit µs per transaction",
+        "checked",
+        "settled",
+        "candidates",
+        "solver",
+        "violations",
+        "open questions",
+    ],
+    keys: 2,
+    unit: "µs per transaction",
+    is_logarithmic: true,
+    summary: |_| String::new(),
+    forecast,
+    run,
+};
+
+fn sizes(bench: &Bench) -> (&'static [u64], &'static [usize]) {
+    match bench.is_smoke() {
+        true => (&[0, 1], &[4]),
+        false => (&[0, 1, 10, 100], &[8, 32]),
+    }
+}
+
+fn forecast(bench: &Bench) -> Forecast {
+    let (delays, clients) = sizes(bench);
+    let runs = delays.len() * clients.len();
+    Forecast {
+        what: format!("{runs} runs with delays of {delays:?} ms"),
+        seconds: 14.0 * runs as f64,
+    }
+}
+
+fn run(bench: &Bench, sheet: &mut Sheet) -> anyhow::Result<()> {
+    let (delays, clients) = sizes(bench);
     for delay in delays {
         for clients in clients {
             let each: u64 = if bench.is_smoke() {
@@ -51,7 +76,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
             let per = judged.cpu * 1e6 / recorded.transactions.max(1) as f64;
             let tiers = judged.tiers();
             eprintln!("{delay} ms, {clients} clients: {} µs per transaction", short(per));
-            table.rows.push(vec![
+            let cells = vec![
                 delay.to_string(),
                 clients.to_string(),
                 recorded.transactions.to_string(),
@@ -63,15 +88,12 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
                 percent(tiers[2]),
                 judged.violations().to_string(),
                 judged.reasons(2).join("; "),
-            ]);
+            ];
             let mut line = raw(&plan, &recorded, &judged);
             line["delay_ms"] = (*delay).into();
-            table.raw.push(line);
-            table
-                .plot
-                .bars
-                .push((format!("{delay} ms, {clients} clients"), per));
+            let bars = vec![(format!("{delay} ms, {clients} clients"), per)];
+            sheet.put(cells, bars, line)?;
         }
     }
-    Ok(table)
+    Ok(())
 }

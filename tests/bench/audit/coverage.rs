@@ -2,8 +2,9 @@
 //!
 //! Real PostgreSQL is the yardstick of false alarms too: every violation told here is written out for reading.
 
-use crate::Bench;
-use crate::report::{Plot, Table, percent};
+use crate::report::percent;
+use crate::sheet::{Chapter, Row, Sheet};
+use crate::{Bench, Forecast};
 use anyhow::Context;
 use pgassay::config::{Config, Writers};
 use pgassay::serve::Running;
@@ -47,37 +48,77 @@ impl Bootstrap {
     }
 }
 
-pub fn run(bench: &Bench) -> anyhow::Result<Table> {
-    let each = if bench.is_smoke() { 20 } else { bench.args.each };
-    let mut table = Table {
-        title: "Coverage".to_owned(),
-        about: format!(
-            "Every workload through the proxy, audited live: 8 clients with {each} transactions each on small data, so \
-             that transactions meet. «seen»: the tables were created through the proxy; «snapshot»: read when it \
-             started; «catalog»: all but their rows were read; «learn»: created through the proxy, without a side connection; «written»: described by a file of DDL; \
-             «blind»: created before, and \
-             learned from the answers alone. A violation here is a false alarm."
-        ),
-        command: "make bench-audit ARGS=\"--only coverage\"".to_owned(),
-        header: vec![
-            "workload",
-            "level",
-            "mode",
-            "tables",
-            "statements",
-            "checked",
-            "partly",
-            "unchecked",
-            "violations",
-            "why not",
-        ],
-        rows: Vec::new(),
-        raw: Vec::new(),
-        plot: Plot {
-            unit: "% checked".to_owned(),
-            ..Plot::default()
-        },
+pub const CHAPTER: Chapter = Chapter {
+    name: "coverage",
+    title: "Coverage",
+    about: "Every workload through the proxy, audited live: 8 clients on small data, so that transactions meet. \
+            «seen»: the tables were created through the proxy; «snapshot»: read when it started; «catalog»: all but \
+            their rows were read; «learn»: created through the proxy, without a side connection; «written»: described \
+            by a file of DDL; «blind»: created before, and learned from the answers alone. A violation here is a false \
+            alarm.",
+    header: &[
+        "workload",
+        "level",
+        "mode",
+        "tables",
+        "statements",
+        "checked",
+        "partly",
+        "unchecked",
+        "violations",
+        "why not",
+    ],
+    keys: 4,
+    unit: "% checked",
+    is_logarithmic: false,
+    summary,
+    forecast,
+    run,
+};
+
+fn each(bench: &Bench) -> u64 {
+    if bench.is_smoke() { 20 } else { bench.args.each }
+}
+
+fn forecast(bench: &Bench) -> Forecast {
+    let makers = CATALOGUE.iter().filter(|(name, _, _)| bench.wants(name));
+    let runs: usize = makers
+        .map(|(_, _, make)| variants(make(&Knobs::default()).has_procedures(), bench).len())
+        .sum();
+    Forecast {
+        what: format!("{runs} runs of 8 clients with {} transactions each", each(bench)),
+        seconds: runs as f64 * (1.0 + each(bench) as f64 / 60.0),
+    }
+}
+
+fn summary(rows: &[Row]) -> String {
+    let sum = |column: usize| rows.iter().filter_map(|row| row.number(column)).sum::<f64>();
+    let whole = rows.iter().filter(|row| row.number(5) == Some(100.0)).count();
+    let mut least: Vec<(f64, String)> = rows
+        .iter()
+        .filter(|row| row.number(5) != Some(100.0))
+        .filter_map(|row| Some((row.number(5)?, row.cells[..4].join(" "))))
+        .collect();
+    least.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let least: Vec<String> = least
+        .iter()
+        .take(5)
+        .map(|(share, whose)| format!("{whose} {share:.1} %"))
+        .collect();
+    let others = match least.is_empty() {
+        true => String::new(),
+        false => format!(" The least: {}.", least.join(", ")),
     };
+    format!(
+        "{} rows, {} statements, {} violations; {whole} rows were checked to 100.0 %.{others}",
+        rows.len(),
+        sum(4),
+        sum(8)
+    )
+}
+
+fn run(bench: &Bench, sheet: &mut Sheet) -> anyhow::Result<()> {
+    let each = each(bench);
     for (name, _, make) in CATALOGUE {
         if !bench.wants(name) {
             continue;
@@ -116,7 +157,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
             for told in &summary.violations {
                 eprintln!("{}", violation(told, Paint::Plain));
             }
-            table.rows.push(vec![
+            let cells = vec![
                 (*name).to_owned(),
                 level.name().to_owned(),
                 mode.name().to_owned(),
@@ -127,19 +168,18 @@ pub fn run(bench: &Bench) -> anyhow::Result<Table> {
                 percent(coverage.unchecked as f64 / all),
                 summary.violations.len().to_string(),
                 reasons,
-            ]);
-            table.raw.push(json!({
-                "workload": name, "level": level.name(), "mode": mode.name(),
-                "tables": bootstrap.name(), "summary": summary,
-            }));
+            ];
+            let raw = json!({
+                "workload": name, "level": level.name(), "mode": mode.name(), "tables": bootstrap.name(),
+                "seconds": started.elapsed().as_secs_f64(), "transactions": summary.transactions,
+                "reasons": coverage.reasons, "violations": summary.violations.len(),
+            });
             let label = format!("{name} {} {} {bootstrap:?}", level.name(), mode.name());
-            table
-                .plot
-                .bars
-                .push((label, coverage.checked as f64 / all * 100.0));
+            let bars = vec![(label, coverage.checked as f64 / all * 100.0)];
+            sheet.put(cells, bars, raw)?;
         }
     }
-    Ok(table)
+    Ok(())
 }
 
 fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)> {
@@ -167,12 +207,11 @@ fn variants(has_procedures: bool, bench: &Bench) -> Vec<(Level, Mode, Bootstrap)
         variants.push((Level::RepeatableRead, Mode::Procedures, Bootstrap::Snapshot));
         variants.push((Level::Serializable, Mode::Procedures, Bootstrap::Seen));
     }
-    if bench.args.quick {
+    let (wanted, modes) = (&bench.args.tables, &bench.args.modes);
+    if !bench.args.variants && wanted.is_empty() && modes.is_empty() {
         variants.truncate(3);
     }
-    let wanted = &bench.args.tables;
     variants.retain(|(_, _, bootstrap)| wanted.is_empty() || wanted.contains(&bootstrap.name()));
-    let modes = &bench.args.modes;
     variants.retain(|(_, mode, _)| modes.is_empty() || modes.contains(mode));
     variants
 }

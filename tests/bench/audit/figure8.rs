@@ -2,10 +2,11 @@
 //!
 //! The recorded run is correct. The wrong one is the same journal with another number in the last answer.
 
-use crate::Bench;
 use crate::judge::judge;
 use crate::record::server;
-use crate::report::{Plot, Table, short};
+use crate::report::short;
+use crate::sheet::{Chapter, Sheet};
+use crate::{Bench, Forecast};
 use anyhow::Context;
 use bytes::Bytes;
 use pgassay::config::{Config, Writers};
@@ -16,51 +17,63 @@ use pgassay_audit::trace::{Outcome, Record};
 use serde_json::json;
 use std::path::Path;
 
-pub fn run(bench: &Bench) -> anyhow::Result<Table> {
-    let sizes: &[u64] = if bench.is_smoke() {
-        &[10]
-    } else {
-        &[10, 20, 40, 80, 160, 320, 640, 1_000]
-    };
-    let mut table = Table {
-        title: "The paper's Figure 8: k − 1 transfers, then a read".to_owned(),
-        about: "READ COMMITTED; accounts 1 and 2 start with 100 and 300; each transfer moves 10. Seconds of the whole \
-                process `pgassay check`, for the right final balance and for 66. The paper's improved encoding stays \
-                below two seconds up to k ≈ 50, its baseline exceeds 40 minutes."
-            .to_owned(),
-        command: "make bench-audit ARGS=\"--only figure8\"".to_owned(),
-        header: vec!["k", "right: seconds", "right: violations", "wrong: seconds", "wrong: violations"],
-        rows: Vec::new(),
-        raw: Vec::new(),
-        plot: Plot { unit: "s".to_owned(), ..Plot::default() },
-    };
-    for k in sizes {
+pub const CHAPTER: Chapter = Chapter {
+    name: "figure8",
+    title: "The paper's Figure 8: k − 1 transfers, then a read",
+    about: "READ COMMITTED; accounts 1 and 2 start with 100 and 300; each transfer moves 10. Seconds of the whole \
+            process `pgassay check`, for the right final balance and for 66. The paper's improved encoding stays \
+            below two seconds up to k ≈ 50, its baseline exceeds 40 minutes.",
+    header: &[
+        "k",
+        "right: seconds",
+        "right: violations",
+        "wrong: seconds",
+        "wrong: violations",
+    ],
+    keys: 1,
+    unit: "s",
+    is_logarithmic: false,
+    summary: |_| String::new(),
+    forecast: |bench| Forecast {
+        what: format!("journals for k of {:?}", sizes(bench)),
+        seconds: 4.0 * sizes(bench).len() as f64,
+    },
+    run,
+};
+
+fn sizes(bench: &Bench) -> &'static [u64] {
+    match bench.is_smoke() {
+        true => &[10],
+        false => &[10, 20, 40, 80, 160, 320, 640, 1_000],
+    }
+}
+
+fn run(bench: &Bench, sheet: &mut Sheet) -> anyhow::Result<()> {
+    for k in sizes(bench) {
         let right = bench.dir.join(format!("figure8-{k}"));
         let wrong = bench.dir.join(format!("figure8-{k}-wrong"));
         record_transfers(bench, *k, &right)?;
         falsify(&right, &wrong)?;
         let (right, wrong) = (judge(&right, None)?, judge(&wrong, None)?);
-        table.rows.push(vec![
+        let (right_s, wrong_s) = (right.elapsed.as_secs_f64(), wrong.elapsed.as_secs_f64());
+        let cells = vec![
             k.to_string(),
-            short(right.elapsed.as_secs_f64()),
+            short(right_s),
             right.violations().to_string(),
-            short(wrong.elapsed.as_secs_f64()),
+            short(wrong_s),
             wrong.violations().to_string(),
-        ]);
-        table.raw.push(json!({
-            "k": k, "right_s": right.elapsed.as_secs_f64(), "right_violations": right.violations(),
-            "wrong_s": wrong.elapsed.as_secs_f64(), "wrong_violations": wrong.violations(),
-        }));
-        table
-            .plot
-            .bars
-            .push((format!("k = {k}, right"), right.elapsed.as_secs_f64()));
-        table
-            .plot
-            .bars
-            .push((format!("k = {k}, wrong"), wrong.elapsed.as_secs_f64()));
+        ];
+        let bars = vec![
+            (format!("k = {k}, right"), right_s),
+            (format!("k = {k}, wrong"), wrong_s),
+        ];
+        let raw = json!({
+            "k": k, "right_s": right_s, "right_violations": right.violations(),
+            "wrong_s": wrong_s, "wrong_violations": wrong.violations(),
+        });
+        sheet.put(cells, bars, raw)?;
     }
-    Ok(table)
+    Ok(())
 }
 
 fn record_transfers(bench: &Bench, k: u64, journal: &Path) -> anyhow::Result<()> {

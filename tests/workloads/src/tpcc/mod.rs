@@ -9,7 +9,8 @@
 //!
 //! Source: TPC Benchmark C, revision 5.11.
 
-mod schema;
+pub mod schema;
+pub mod statements;
 mod transactions;
 mod procedures;
 mod checks;
@@ -171,12 +172,12 @@ impl Tpcc {
 }
 
 /// NURand of clause 2.1.6, with C = 123.
-fn non_uniform(rng: &mut Rng, a: i64, low: i64, high: i64) -> i64 {
+pub fn non_uniform(rng: &mut Rng, a: i64, low: i64, high: i64) -> i64 {
     (((rng.i64(0..=a) | rng.i64(low..=high)) + 123) % (high - low + 1)) + low
 }
 
 /// The last name of clause 4.3.2.3.
-fn last_name(number: i64) -> String {
+pub fn last_name(number: i64) -> String {
     const SYLLABLES: [&str; 10] = [
         "BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING",
     ];

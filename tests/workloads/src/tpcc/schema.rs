@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 type Done = Result<(), tokio_postgres::Error>;
 
-const TABLES: &[&str] = &[
+pub const TABLES: &[&str] = &[
     "CREATE TABLE warehouse (w_id int PRIMARY KEY, w_name varchar(10), w_street_1 varchar(20), \
      w_street_2 varchar(20), w_city varchar(20), w_state char(2), w_zip char(9), w_tax numeric(4,4) NOT NULL, \
      w_ytd numeric(12,2) NOT NULL)",
@@ -39,7 +39,7 @@ const TABLES: &[&str] = &[
     "CREATE INDEX orders_by_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)",
 ];
 
-const FOREIGN_KEYS: &[&str] = &[
+pub const FOREIGN_KEYS: &[&str] = &[
     "ALTER TABLE district ADD FOREIGN KEY (d_w_id) REFERENCES warehouse (w_id)",
     "ALTER TABLE customer ADD FOREIGN KEY (c_w_id, c_d_id) REFERENCES district (d_w_id, d_id)",
     "ALTER TABLE history ADD FOREIGN KEY (h_c_w_id, h_c_d_id, h_c_id) REFERENCES customer (c_w_id, c_d_id, c_id)",

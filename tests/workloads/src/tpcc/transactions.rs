@@ -1,6 +1,6 @@
 //! The five transactions as plain statements (clauses 2.4 to 2.8).
 
-use super::{Customer, Tpcc};
+use super::{Customer, Tpcc, statements};
 use crate::session::Session;
 use crate::value::Param;
 use crate::{Ended, Turn};
@@ -73,29 +73,18 @@ pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
     );
     session.begin().await?;
     session
-        .run(
-            "SELECT c_discount, c_last, c_credit, w_tax FROM customer JOIN warehouse ON w_id = c_w_id \
-             WHERE w_id = $1 AND c_d_id = $2 AND c_id = $3",
-            &[w.clone(), d.clone(), c.clone()],
-        )
+        .run(statements::CUSTOMER_AND_TAX, &[w.clone(), d.clone(), c.clone()])
         .await?;
     let next = session
-        .run(
-            "SELECT d_next_o_id, d_tax FROM district WHERE d_w_id = $1 AND d_id = $2 FOR UPDATE",
-            &[w.clone(), d.clone()],
-        )
+        .run(statements::NEXT_ORDER_FOR_UPDATE, &[w.clone(), d.clone()])
         .await?;
     let o = Param::Int(next.int(0, 0).unwrap_or(0));
     session
-        .run(
-            "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2",
-            &[w.clone(), d.clone()],
-        )
+        .run(statements::TAKE_ORDER_NUMBER, &[w.clone(), d.clone()])
         .await?;
     session
         .run(
-            "INSERT INTO orders (o_id, o_d_id, o_w_id, o_c_id, o_entry_d, o_ol_cnt, o_all_local) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            statements::INSERT_ORDER,
             &[
                 o.clone(),
                 d.clone(),
@@ -108,26 +97,15 @@ pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
         )
         .await?;
     session
-        .run(
-            "INSERT INTO new_order (no_o_id, no_d_id, no_w_id) VALUES ($1, $2, $3)",
-            &[o.clone(), d.clone(), w.clone()],
-        )
+        .run(statements::INSERT_NEW_ORDER, &[o.clone(), d.clone(), w.clone()])
         .await?;
     for (number, line) in (1..).zip(&order.lines) {
-        let item = session
-            .run(
-                "SELECT i_price, i_name, i_data FROM item WHERE i_id = $1",
-                &[line.item.into()],
-            )
-            .await?;
+        let item = session.run(statements::ITEM, &[line.item.into()]).await?;
         let Some(price) = item.units(0, 0, 2) else {
             session.rollback().await?;
             return Ok(Ended::RolledBack);
         };
-        let select = format!(
-            "SELECT s_quantity, s_data, s_dist_{:02} FROM stock WHERE s_i_id = $1 AND s_w_id = $2 FOR UPDATE",
-            order.district
-        );
+        let select = statements::stock(order.district);
         let stock = session
             .run(&select, &[line.item.into(), line.supply.into()])
             .await?;
@@ -139,8 +117,7 @@ pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
         };
         session
             .run(
-                "UPDATE stock SET s_quantity = $1, s_ytd = s_ytd + $2, s_order_cnt = s_order_cnt + 1, \
-                 s_remote_cnt = s_remote_cnt + $3 WHERE s_i_id = $4 AND s_w_id = $5",
+                statements::TAKE_STOCK,
                 &[
                     left.into(),
                     line.quantity.into(),
@@ -152,8 +129,7 @@ pub async fn new_order(session: &mut Session, order: &Order) -> Outcome {
             .await?;
         session
             .run(
-                "INSERT INTO order_line (ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, \
-                 ol_quantity, ol_amount, ol_dist_info) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+                statements::INSERT_LINE,
                 &[
                     o.clone(),
                     d.clone(),
@@ -218,50 +194,27 @@ pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
     let amount = Param::cents(payment.cents);
     session.begin().await?;
     session
-        .run(
-            "UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2",
-            &[amount.clone(), w.clone()],
-        )
+        .run(statements::PAY_WAREHOUSE, &[amount.clone(), w.clone()])
         .await?;
     let warehouse = session
-        .run(
-            "SELECT w_street_1, w_street_2, w_city, w_state, w_zip, w_name FROM warehouse WHERE w_id = $1",
-            std::slice::from_ref(&w),
-        )
+        .run(statements::WAREHOUSE, std::slice::from_ref(&w))
         .await?;
     session
-        .run(
-            "UPDATE district SET d_ytd = d_ytd + $1 WHERE d_w_id = $2 AND d_id = $3",
-            &[amount.clone(), w.clone(), d.clone()],
-        )
+        .run(statements::PAY_DISTRICT, &[amount.clone(), w.clone(), d.clone()])
         .await?;
-    let district = session
-        .run(
-            "SELECT d_street_1, d_street_2, d_city, d_state, d_zip, d_name FROM district \
-             WHERE d_w_id = $1 AND d_id = $2",
-            &[w.clone(), d.clone()],
-        )
-        .await?;
+    let district = session.run(statements::DISTRICT, &[w.clone(), d.clone()]).await?;
     let Some(c) = find_customer(session, &cw, &cd, &payment.who).await? else {
         session.rollback().await?;
         return Ok(Ended::RolledBack);
     };
     let c = Param::Int(c);
     let customer = session
-        .run(
-            "SELECT c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, c_phone, c_since, \
-             c_credit, c_credit_lim, c_discount, c_balance FROM customer \
-             WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3 FOR UPDATE",
-            &[cw.clone(), cd.clone(), c.clone()],
-        )
+        .run(statements::CUSTOMER, &[cw.clone(), cd.clone(), c.clone()])
         .await?;
     let key = [amount.clone(), cw.clone(), cd.clone(), c.clone()];
     if customer.text(0, 10) == Some("BC") {
         let old = session
-            .run(
-                "SELECT c_data FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
-                &[cw.clone(), cd.clone(), c.clone()],
-            )
+            .run(statements::CUSTOMER_DATA, &[cw.clone(), cd.clone(), c.clone()])
             .await?;
         let mut data = format!(
             "{} {} {} {} {} {}|{}",
@@ -276,21 +229,9 @@ pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
         data.truncate(500);
         let mut params = key.to_vec();
         params.push(data.into());
-        session
-            .run(
-                "UPDATE customer SET c_balance = c_balance - $1, c_ytd_payment = c_ytd_payment + $1, \
-                 c_payment_cnt = c_payment_cnt + 1, c_data = $5 WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4",
-                &params,
-            )
-            .await?;
+        session.run(statements::PAY_CUSTOMER_WITH_DATA, &params).await?;
     } else {
-        session
-            .run(
-                "UPDATE customer SET c_balance = c_balance - $1, c_ytd_payment = c_ytd_payment + $1, \
-                 c_payment_cnt = c_payment_cnt + 1 WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4",
-                &key,
-            )
-            .await?;
+        session.run(statements::PAY_CUSTOMER, &key).await?;
     }
     let data = format!(
         "{}    {}",
@@ -299,8 +240,7 @@ pub async fn payment(session: &mut Session, payment: &Payment) -> Outcome {
     );
     session
         .run(
-            "INSERT INTO history (h_c_d_id, h_c_w_id, h_c_id, h_d_id, h_w_id, h_date, h_amount, h_data) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            statements::INSERT_HISTORY,
             &[cd, cw, c, d, w, Param::Time(payment.time), amount, data.into()],
         )
         .await?;
@@ -320,7 +260,7 @@ async fn find_customer(
         Customer::Name(name) => {
             let named = session
                 .run(
-                    "SELECT c_id FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3 ORDER BY c_first",
+                    statements::CUSTOMERS_OF_NAME,
                     &[warehouse.clone(), district.clone(), name.clone().into()],
                 )
                 .await?;
@@ -341,51 +281,22 @@ pub async fn delivery(
     for district in 1..=districts {
         let d = Param::Int(district);
         let oldest = session
-            .run(
-                "SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 ORDER BY no_o_id LIMIT 1 FOR UPDATE",
-                &[w.clone(), d.clone()],
-            )
+            .run(statements::OLDEST_NEW_ORDER, &[w.clone(), d.clone()])
             .await?;
         // Nothing to deliver here, or another delivery took it while we waited.
         let Some(order) = oldest.int(0, 0) else { continue };
         let key = [w.clone(), d.clone(), Param::Int(order)];
-        session
-            .run(
-                "DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3",
-                &key,
-            )
-            .await?;
-        let customer = session
-            .run(
-                "SELECT o_c_id FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3",
-                &key,
-            )
-            .await?;
+        session.run(statements::DELETE_NEW_ORDER, &key).await?;
+        let customer = session.run(statements::CUSTOMER_OF_ORDER, &key).await?;
         let mut params = key.to_vec();
         params.push(carrier.into());
-        session
-            .run(
-                "UPDATE orders SET o_carrier_id = $4 WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3",
-                &params,
-            )
-            .await?;
+        session.run(statements::SET_CARRIER, &params).await?;
         params[3] = Param::Time(time);
+        session.run(statements::SET_DELIVERED, &params).await?;
+        let amount = session.run(statements::SUM_OF_LINES, &key).await?;
         session
             .run(
-                "UPDATE order_line SET ol_delivery_d = $4 WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
-                &params,
-            )
-            .await?;
-        let amount = session
-            .run(
-                "SELECT sum(ol_amount) FROM order_line WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
-                &key,
-            )
-            .await?;
-        session
-            .run(
-                "UPDATE customer SET c_balance = c_balance + $1, c_delivery_cnt = c_delivery_cnt + 1 \
-                 WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4",
+                statements::CHARGE_CUSTOMER,
                 &[
                     Param::cents(amount.units(0, 0, 2).unwrap_or(0)),
                     w.clone(),
@@ -404,26 +315,14 @@ pub async fn order_status(session: &mut Session, warehouse: i64, district: i64, 
     session.begin_read_only().await?;
     if let Some(c) = find_customer(session, &w, &d, who).await? {
         session
-            .run(
-                "SELECT c_balance, c_first, c_middle, c_last FROM customer \
-                 WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
-                &[w.clone(), d.clone(), c.into()],
-            )
+            .run(statements::BALANCE, &[w.clone(), d.clone(), c.into()])
             .await?;
         let last = session
-            .run(
-                "SELECT o_id, o_entry_d, o_carrier_id FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_c_id = $3 \
-                 ORDER BY o_id DESC LIMIT 1",
-                &[w.clone(), d.clone(), c.into()],
-            )
+            .run(statements::LAST_ORDER, &[w.clone(), d.clone(), c.into()])
             .await?;
         if let Some(order) = last.int(0, 0) {
             session
-                .run(
-                    "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM order_line \
-                     WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
-                    &[w, d, order.into()],
-                )
+                .run(statements::LINES_OF_ORDER, &[w, d, order.into()])
                 .await?;
         }
     }
@@ -435,17 +334,13 @@ pub async fn stock_level(session: &mut Session, warehouse: i64, district: i64, t
     let (w, d) = (Param::Int(warehouse), Param::Int(district));
     session.begin_read_only().await?;
     let next = session
-        .run(
-            "SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2",
-            &[w.clone(), d.clone()],
-        )
+        .run(statements::NEXT_ORDER, &[w.clone(), d.clone()])
         .await?
         .int(0, 0)
         .unwrap_or(0);
     session
         .run(
-            "SELECT count(DISTINCT s_i_id) FROM order_line JOIN stock ON s_i_id = ol_i_id AND s_w_id = ol_w_id \
-             WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id < $3 AND ol_o_id >= $4 AND s_quantity < $5",
+            statements::LOW_STOCK,
             &[w, d, next.into(), (next - 20).into(), threshold.into()],
         )
         .await?;
