@@ -215,8 +215,8 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
                     .filter(|(table, id)| !same_chain(kept, &gone, *table, *id))
                     .collect();
                 for (table, id) in rows {
-                    let always = always(&[kept, &gone], table, id);
-                    forget_past(kept, table, id, until, always);
+                    let past = Past::of(&[kept, &gone], table, id);
+                    forget_past(kept, table, id, until, past);
                 }
                 kept.inherit(&gone);
                 kept.order.forget_facts();
@@ -257,10 +257,44 @@ fn always(worlds: &[&World], table: TableId, id: RowId) -> Option<Row> {
     worlds.first()?.store.key_of(table, &row).map(|_| row)
 }
 
-fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos, always: Option<Row>) {
+/// What a row was like, in all worlds.
+struct Past {
+    always: Option<Row>,
+    forms: Vec<Row>,
+}
+
+impl Past {
+    fn of(worlds: &[&World], table: TableId, id: RowId) -> Past {
+        let chains = worlds.iter().filter_map(|world| chain(world, table, id));
+        let versions = chains.flat_map(|chain| &chain.versions);
+        Past {
+            always: always(worlds, table, id),
+            forms: versions.filter_map(|version| version.row.clone()).collect(),
+        }
+    }
+}
+
+/// Only what a row is now is kept. Who looks for it where it was and is not any more may have found it or not.
+fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos, past: Past) {
+    let is_keyed = world.store.is_keyed(table);
+    let keys: Vec<Option<Place>> = past
+        .forms
+        .iter()
+        .map(|row| world.store.key_of(table, row))
+        .collect();
+    let now = newest(world, table, id).and_then(|row| world.store.key_of(table, row));
     let kept: &mut Table = world.store.table_mut(table);
-    kept.blur(id, until, always);
+    kept.blur(id, until, past.always);
     kept.unsettle_row(id, until);
+    let is_there = |(_, key): &Place| now.as_ref().is_some_and(|(_, now)| same_cells(key, now));
+    for place in keys {
+        match place {
+            Some(place) if is_there(&place) => {}
+            Some((columns, key)) => world.store.table_mut(table).left(&columns, &key, until),
+            None if is_keyed => drop(world.store.lose(table, until)),
+            None => {}
+        }
+    }
 }
 
 /// Columns, and a key in them.
@@ -317,8 +351,8 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
             }
         }
         let all: Vec<&World> = std::iter::once(&*first).chain(others.iter()).collect();
-        let always = always(&all, table, id);
-        forget_past(first, table, id, until, always);
+        let past = Past::of(&all, table, id);
+        forget_past(first, table, id, until, past);
         let kept = first.store.table_mut(table);
         if is_open {
             kept.remove(id);

@@ -328,7 +328,9 @@ impl View for CaseView<'_> {
         };
         self.knowledge(table) == Knowledge::Complete
             || kept.is_some_and(|t| {
-                t.knows(columns, key, self.base.start) && !t.candidates(columns, key).iter().any(is_late)
+                let store = self.base.store;
+                store.knows(table, columns, key, self.base.start)
+                    && !t.candidates(columns, key).iter().any(is_late)
             })
     }
 

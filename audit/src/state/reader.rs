@@ -341,7 +341,8 @@ impl View for Reader<'_> {
         if let Some(kept) = self.table(table)
             && !gone
         {
-            certain |= kept.knows(columns, key, self.window.sent) && !own.is_some_and(|o| o.unseen);
+            certain |=
+                self.store.knows(table, columns, key, self.window.sent) && !own.is_some_and(|o| o.unseen);
             self.unsure.set(false);
             let held = self.held == Some((table, columns));
             let claimed = self.claims && {
@@ -404,7 +405,7 @@ impl View for Reader<'_> {
         let mut certain = self.is_created(table)
             || match columns.is_empty() {
                 true => kept.scanned_at(self.window.sent) == Knowledge::Complete,
-                false => kept.knows(columns, key, self.window.sent),
+                false => self.store.knows(table, columns, key, self.window.sent),
             } && !own.is_some_and(|o| o.unseen);
         self.unsure.set(false);
         let (unknown, found, over) = kept.range(columns, key, range);

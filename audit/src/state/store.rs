@@ -513,6 +513,17 @@ impl Store {
         Some((key.columns.clone(), values))
     }
 
+    /// Whether a snapshot taken after `at` finds every row with this key. Of rows of which only the newest version is kept
+    /// it is not known where else they were, but for their primary key.
+    pub fn knows(&self, table: TableId, columns: &[usize], key: &[Value], at: Nanos) -> bool {
+        let is_primary = || {
+            let primary = self.catalog.table(table).and_then(|t| t.primary_key());
+            primary.is_some_and(|primary| *primary.columns == *columns)
+        };
+        let kept = self.tables.get(&table);
+        kept.is_some_and(|t| t.knows(columns, key, at) && (!t.is_blurred(at) || is_primary()))
+    }
+
     /// Nobody knows whether there is a row with the key of this one.
     pub fn distrust(&mut self, table: TableId, row: &Row, until: Nanos) {
         match self.key_of(table, row) {

@@ -180,3 +180,21 @@ fn questions_that_are_open_at_the_same_time_are_told_apart_rightly() {
         "{unknown} of {told} statements not fully checked"
     );
 }
+
+/// Where worlds become one the past of a row is forgotten: who asks for it by its key finds nothing, and that is no proof.
+#[test]
+fn what_is_forgotten_of_a_row_that_was_deleted_accuses_nobody() {
+    let story = include_str!("../../testscripts/silent/deleted_after_many_writers");
+    let (story, _) = story.split_once("expect").expect("what it comes to");
+    for (worlds_max, detours_max) in (1..5).flat_map(|worlds| (0..5).map(move |detours| (worlds, detours))) {
+        let limits = Limits {
+            worlds_max,
+            detours_max,
+            worlds_spare: 2,
+            ..Limits::default()
+        };
+        let (_, summary) = audit_within(records(story), limits);
+        let rules: Vec<&String> = summary.violations.iter().map(|v| &v.rule).collect();
+        assert!(rules.is_empty(), "with {limits:?}: {rules:?}");
+    }
+}

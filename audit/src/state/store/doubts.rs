@@ -258,6 +258,11 @@ impl Table {
         }
     }
 
+    /// Whether a snapshot taken at `sent` or later may have found rows of which only the newest version is kept.
+    pub fn is_blurred(&self, sent: Nanos) -> bool {
+        self.blurred_until > 0 && sent <= self.blurred_until
+    }
+
     /// Whether nothing about it was ever in doubt.
     pub fn is_certain(&self) -> bool {
         self.knowledge == Knowledge::Complete
