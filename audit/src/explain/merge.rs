@@ -291,7 +291,7 @@ fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos, past:
         match place {
             Some(place) if is_there(&place) => {}
             Some((columns, key)) => world.store.table_mut(table).left(&columns, &key, until),
-            None if is_keyed => drop(world.store.lose(table, until)),
+            None if is_keyed => world.store.lose(table, until),
             None => {}
         }
     }
