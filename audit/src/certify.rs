@@ -347,8 +347,12 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
                     columns,
                     key,
                     filter,
+                    cut,
                 } => {
-                    let accepted = |row| filter.as_ref().is_none_or(|accepts| accepts(row));
+                    let accepted = |row| {
+                        filter.as_ref().is_none_or(|accepts| accepts(row))
+                            && cut.as_ref().is_none_or(|cut| cut.may_reach(row))
+                    };
                     *table == w.table && rows.any(|row| has_key(row, columns, key) && accepted(row))
                 }
                 Touch::Scan { table, filter } => {

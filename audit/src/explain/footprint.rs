@@ -40,6 +40,8 @@ pub struct Footprint {
     writing: Vec<usize>,
     /// Tables of which it is not known what was written.
     wild: Vec<TableId>,
+    /// It is not known of any of its tables what was read or written there.
+    is_boundless: bool,
     /// Nobody knows which tables it wrote.
     anything: bool,
     /// It changes more than rows: the catalog, the session, or nobody knows what.
@@ -123,11 +125,27 @@ impl Footprint {
             }
         }
         self.run_wild(&other.wild);
+        self.is_boundless &= other.is_boundless;
         self.anything |= other.anything;
         self.beyond_rows |= other.beyond_rows;
         self.snapshot_done = self.snapshot_done.max(other.snapshot_done);
         self.is_blind &= other.is_blind;
         self.calls |= other.calls;
+    }
+
+    /// Nobody knows what it writes to these tables, nor what it reads, but that it is in those (`None`: in any).
+    pub fn run_anywhere(&mut self, written: &[TableId], read: Option<&[TableId]>) {
+        self.run_wild(written);
+        self.is_boundless = read.is_some_and(|read| read.iter().all(|table| self.wild.contains(table)));
+    }
+
+    /// Whether it may be another one after `other`, as far as that is worth knowing.
+    pub fn is_outdated_by(&self, other: &Footprint) -> bool {
+        match self.is_boundless {
+            // It cannot become wider, only narrower.
+            true => self.reads_after(other),
+            false => self.heeds(other),
+        }
     }
 
     /// Nobody knows what it writes there.
@@ -254,9 +272,12 @@ impl Footprint {
 
     /// Whether what this one answers and leaves behind may depend on whether `other` came before.
     pub fn heeds(&self, other: &Footprint) -> bool {
+        self.reads_after(other) || self.wild.iter().any(|table| other.touches_table(*table))
+    }
+
+    fn reads_after(&self, other: &Footprint) -> bool {
         let mut touches = self.touches.iter();
         touches.any(|(_, touch)| other.may_write_for(touch, &self.asks, true))
-            || self.wild.iter().any(|table| other.touches_table(*table))
     }
 
     /// Whether it makes a difference to this one which of two writers came first.
@@ -273,8 +294,8 @@ impl Footprint {
                     .iter()
                     .any(|(column, is_sum)| self.asks.asks_for(change.table, *column, *is_sum)),
             };
-            (self.wild.contains(&change.table) || self.touches.iter().any(|(_, touch)| reads(touch)))
-                && asks()
+            asks()
+                && (self.wild.contains(&change.table) || self.touches.iter().any(|(_, touch)| reads(touch)))
         })
     }
 
@@ -359,7 +380,9 @@ fn is_hit(touch: &Touch, written: &Written) -> bool {
 /// Whether one of the rows is where somebody reads.
 fn is_met<'a>(touch: &Touch, mut rows: impl Iterator<Item = &'a Row>) -> bool {
     match touch {
-        Touch::Key { columns, key, .. } => rows.any(|row| has_key(row, columns, key)),
+        Touch::Key {
+            columns, key, cut, ..
+        } => rows.any(|row| has_key(row, columns, key) && cut.as_ref().is_none_or(|cut| cut.may_reach(row))),
         Touch::Scan { filter, .. } => rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row))),
     }
 }

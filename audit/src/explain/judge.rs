@@ -270,7 +270,7 @@ impl Explainer {
     /// The session goes on; the worlds are made few.
     fn after(&mut self, task: &Task, fate: &Fate) {
         let txn = &task.txn;
-        self.spots.remove(&txn.id);
+        self.foreseen.forget(txn.id);
         self.draw(task, fate);
         self.busy_until = self.busy_until.max(draw::over_by(txn));
         let certain = matches!(fate, Fate::Explained(done, _) if done.decisions.is_empty());

@@ -23,6 +23,7 @@ pub mod draw;
 pub mod between;
 pub mod footprint;
 pub mod spot;
+pub mod extent;
 pub mod world;
 pub mod limits;
 pub mod place;
@@ -48,6 +49,7 @@ use crate::trace::{Bootstrap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
 use apply::Births;
 use draw::Sequences;
+use extent::Foreseen;
 use limits::Limits;
 use pgassay_rules::Level;
 use pgassay_rules::profile::{LevelRules, Profile};
@@ -56,7 +58,6 @@ use run::Attempt;
 use rustc_hash::FxHashMap;
 use session::{Left, SessionState};
 use solved::Effort;
-use spot::Spot;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -144,8 +145,7 @@ pub struct Explainer {
     /// The catalog that the sessions know: the same in all worlds.
     catalog: Arc<Catalog>,
     sequences: Sequences,
-    /// Of transactions whose turn is still to come, the key that they are about, if it is one.
-    spots: FxHashMap<TxnId, Option<Arc<Spot>>>,
+    foreseen: Foreseen,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
     /// Somebody turned `synchronous_commit` off.
@@ -193,7 +193,7 @@ impl Explainer {
             aborted: VecDeque::new(),
             catalog: Arc::new(Catalog::default()),
             sequences: Sequences::default(),
-            spots: FxHashMap::default(),
+            foreseen: Foreseen::default(),
             busy_until: 0,
             commits_early: false,
             called_at: 0,
@@ -217,7 +217,7 @@ impl Explainer {
         self.become_one();
         self.births.forget();
         self.sequences.forget();
-        self.spots.clear();
+        self.foreseen.clear();
         self.busy_until = self.busy_until.max(until);
         let world = &mut self.worlds[0];
         world.store.sequences = None;
@@ -298,7 +298,7 @@ impl Explainer {
         }
         self.busy_until = self.busy_until.max(bootstrap.window.done);
         self.catalog = catalog;
-        self.spots.clear();
+        self.foreseen.clear();
         self.worlds = vec![world];
         self.births.forget();
     }
@@ -435,7 +435,7 @@ impl Explainer {
     /// Applies a transaction of which nobody can tell what it should have seen: what it wrote is unknown.
     pub fn follow(&mut self, txn: &Arc<Transaction>) {
         let task = self.task(txn);
-        self.spots.remove(&txn.id);
+        self.foreseen.forget(txn.id);
         self.haunt(txn);
         self.draw_unseen(&task);
         if matches!(txn.end, End::Aborted(_)) {
@@ -474,7 +474,7 @@ impl Explainer {
     /// A rolled back transaction to which nothing was promised.
     pub fn pass_over(&mut self, txn: &Arc<Transaction>) {
         let task = self.task(txn);
-        self.spots.remove(&txn.id);
+        self.foreseen.forget(txn.id);
         self.haunt(txn);
         self.draw_unseen(&task);
         self.busy_until = self.busy_until.max(draw::over_by(txn));
@@ -552,7 +552,7 @@ impl Explainer {
             return;
         }
         self.catalog = catalog.clone();
-        self.spots.clear();
+        self.foreseen.clear();
         let catalog = catalog.clone();
         self.sessions
             .values_mut()

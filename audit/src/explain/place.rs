@@ -33,6 +33,9 @@ const ALTERNATIVES_MAX: usize = 16;
 const WRITING_ALTERNATIVES_MAX: usize = 64;
 /// A run that looks at more places than this counts for several.
 const PLACES_A_RUN: usize = 16;
+/// Calls that look at no more places than this end early, and so many of them count for one.
+const PLACES_OF_SHORT: usize = 4;
+const SHORT_A_RUN: usize = 4;
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
 const RIVALS_MAX: usize = 6;
 /// The same, where nothing explains it as things are: few of them can come first.
@@ -49,6 +52,8 @@ pub struct Budget {
     detours: usize,
     detours_max: usize,
     pub(super) runs: usize,
+    /// Calls that were run and did not come far.
+    short: usize,
     /// Writers of which only somebody in between can tell who came first are taken in one order, from the start.
     lazy: bool,
 }
@@ -59,14 +64,19 @@ impl Budget {
             detours: limits.detours_max,
             detours_max: limits.detours_max,
             runs: limits.runs_max,
+            short: 0,
             lazy: false,
         }
     }
 
-    /// What runs long counts for several.
+    /// What runs long counts for several; of the calls that do not come far, several count for one.
     fn charge(&mut self, attempt: &Attempt) {
         let places: usize = attempt.reads.iter().map(|read| read.touches.len()).sum();
         self.runs = self.runs.saturating_sub(places / PLACES_A_RUN);
+        if attempt.calls && places <= PLACES_OF_SHORT {
+            self.short += 1;
+            self.runs += usize::from(self.short % SHORT_A_RUN != 0);
+        }
     }
 
     fn is_lazy(&self) -> bool {
@@ -228,8 +238,9 @@ pub struct Explanations {
     pub difference: Option<(Difference, usize)>,
     /// Whether there are no others.
     pub(super) complete: bool,
-    /// How many ways were found, though they write the same.
+    /// How many ways were found, though they write the same; and whether there are others that come to the same.
     alternatives: usize,
+    repeated: bool,
     /// Where the runs that explain nothing had looked, until it was plain that they do not.
     looked: Option<Footprint>,
 }
@@ -259,7 +270,7 @@ impl Explainer {
         if !over {
             self.enumerate(task, &scene, &chooser, ATTEMPTS_MAX - first, budget, &mut all);
         }
-        if !all.complete {
+        if !all.complete || all.repeated {
             all.found.iter_mut().for_each(|e| e.facts.clear());
         }
         all
@@ -281,6 +292,15 @@ impl Explainer {
             }
             let mut attempt = run(&task.txn, &task.rules, scene, &task.session, chooser, false);
             budget.charge(&attempt);
+            if chooser.borrow().is_repeated() {
+                all.look(task, &attempt, scene);
+                all.repeated = true;
+                if !chooser.borrow_mut().next() {
+                    all.complete = true;
+                    return true;
+                }
+                continue;
+            }
             match attempt.wrong.take() {
                 None if !chooser.borrow().is_contradiction() => {
                     let decisions = chooser.borrow().decisions().to_vec();
@@ -474,6 +494,9 @@ impl Explainer {
             return;
         }
         for other in quick_before(world, task, ahead, &Under::default()) {
+            if self.extent(world, &other).is_some_and(|extent| !extent.writes) {
+                continue;
+            }
             if let Some(spot) = self.spot(world, &other) {
                 for way in &mut ways.found {
                     way.attempt.lessons.retain(|lesson| spot.leaves(lesson));
@@ -556,6 +579,7 @@ impl Explainer {
             true => RIVALS_OF_STUCK_MAX,
             false => RIVALS_MAX,
         };
+        let mut after = None;
         for (rival, footprint) in rivals {
             let blind = own.is_blind && footprint.is_blind;
             let pair = match ways.found.len() {
@@ -567,7 +591,7 @@ impl Explainer {
                     None if let Some(between) = Between::of_heedless(&own, &footprint) => {
                         Pair::Commuting(Some(Arc::new(between)))
                     }
-                    None => self.compare(world, (task, &rival), (&own, &footprint), budget),
+                    None => self.compare(world, (task, &rival), (&own, &footprint), &mut after, budget),
                 },
                 _ => Pair::Different,
             };
@@ -610,7 +634,9 @@ impl Explainer {
     ) -> Option<Vec<(Task, Arc<Footprint>)>> {
         let mut found = Vec::new();
         for other in others {
-            if self.spot(world, &other).is_some_and(|spot| spot.misses(own)) {
+            if self.extent(world, &other).is_some_and(|extent| !extent.writes)
+                || self.spot(world, &other).is_some_and(|spot| spot.misses(own))
+            {
                 continue;
             }
             let other = self.task(&other);
@@ -687,7 +713,14 @@ impl Explainer {
         }
         let written = world.footprint(&b.txn, &b.rules, &b.session, &self.planner);
         let at = self.spot(world, &b.txn);
+        // Those first of whom it is known where they look.
+        watchers.sort_by_key(|other| !world.footprints.contains_key(&other.id));
         let can_tell = watchers.iter().any(|other| {
+            if let (Some(between), Some(extent)) = (between, self.extent(world, other))
+                && !extent.may_tell(between)
+            {
+                return false;
+            }
             if let (Some(at), Some(spot)) = (&at, self.spot(world, other))
                 && spot.is_beside(at)
             {
@@ -718,18 +751,17 @@ impl Explainer {
         }
     }
 
-    /// What the order of two writers changes.
+    /// What the order of two writers changes; `after` is what comes of the first one, once that is known.
     fn compare(
         &mut self,
         world: &World,
         (a, b): (&Task, &Task),
         footprints: (&Footprint, &Footprint),
+        after: &mut Option<Then>,
         budget: &mut Budget,
     ) -> Pair {
         self.births.remembers = true;
-        let (Then::One(after_a), after_b) = (self.then(world, a, budget), self.then(world, b, budget)) else {
-            return Pair::Different;
-        };
+        let after_b = self.then(world, b, budget);
         // Where it is not explained as things are, it may be by others that come before: what it does is the same.
         let is_early = matches!(after_b, Then::None);
         let after_b = match after_b {
@@ -739,9 +771,12 @@ impl Explainer {
             }
             _ => return Pair::Different,
         };
+        let Then::One(after_a) = after.get_or_insert_with(|| self.then(world, a, budget)) else {
+            return Pair::Different;
+        };
         let after_ab = match is_early {
-            true => self.then_anyway(&after_a, b),
-            false => match self.then(&after_a, b, budget) {
+            true => self.then_anyway(after_a, b),
+            false => match self.then(after_a, b, budget) {
                 Then::One(after) => after,
                 _ => return Pair::Different,
             },
@@ -752,10 +787,10 @@ impl Explainer {
         if !merge::same_rows(&after_ab, &after_ba) {
             return Pair::Different;
         }
-        if !is_early && merge::same_rows(&after_a, &after_b) {
+        if !is_early && merge::same_rows(after_a, &after_b) {
             return Pair::Same;
         }
-        let between = Between::of(world, (&after_a, footprints.0), (&after_b, footprints.1));
+        let between = Between::of(world, (after_a, footprints.0), (&after_b, footprints.1));
         let between = Some(Arc::new(between));
         match is_early {
             true => Pair::Early(between),

@@ -149,8 +149,9 @@ pub struct Attempt {
     pub claims: Vec<Claim>,
     /// Where rows that it replaced were locked, if that was inside of a routine.
     pub held: Vec<((TableId, RowId), PointId)>,
-    /// Tables that it may have written, whether or not it is known what.
+    /// Tables that it may have written, whether or not it is known what; and those that it may have read, `None`: any.
     pub may_have_written: Vec<TableId>,
+    pub may_have_read: Option<Vec<TableId>>,
     /// Those in which rows may have come, gone, or got another key; and those of which other rows may have been
     /// written, had something else been read.
     pub may_have_moved: Vec<TableId>,
@@ -207,6 +208,7 @@ impl Attempt {
             claims: Vec::new(),
             held: Vec::new(),
             may_have_written: Vec::new(),
+            may_have_read: Some(Vec::new()),
             may_have_moved: Vec::new(),
             astray: Vec::new(),
             calls: false,
@@ -288,7 +290,7 @@ fn run_through(
         if attempt.wrong.is_some() && !tolerant {
             break;
         }
-        if chooser.borrow().is_contradiction() {
+        if chooser.borrow().is_contradiction() || chooser.borrow().is_repeated() {
             break;
         }
     }
@@ -376,6 +378,10 @@ fn run_step(
     let planned = &asked_for.prepared.planned;
     let shape = planned.shape.clone();
     let succeeded = matches!(seen.outcome, Outcome::Answer(_));
+    match &mut attempt.may_have_read {
+        Some(read) if !planned.touches.reads_everything => read.extend(&planned.touches.read),
+        any => *any = None,
+    }
 
     let by_statement = is_statement_level(rules);
     let window = if by_statement {

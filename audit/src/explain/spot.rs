@@ -238,7 +238,7 @@ fn stays(planned: &Planned, catalog: &Catalog) -> bool {
 impl Explainer {
     /// Where a transaction whose turn is still to come reads and writes in every world, if its statements say it.
     pub(super) fn spot(&mut self, world: &mut World, txn: &Arc<Transaction>) -> Option<Arc<Spot>> {
-        if let Some(known) = self.spots.get(&txn.id) {
+        if let Some(known) = self.foreseen.spots.get(&txn.id) {
             return known.clone();
         }
         let task = self.task(txn);
@@ -248,11 +248,11 @@ impl Explainer {
 
     /// The same for one that was run already.
     pub(super) fn spot_of(&mut self, world: &World, task: &Task, ran: &Footprint) -> Option<Arc<Spot>> {
-        if let Some(known) = self.spots.get(&task.txn.id) {
+        if let Some(known) = self.foreseen.spots.get(&task.txn.id) {
             return known.clone();
         }
         let spot = Spot::of(task, ran, &world.store.catalog, &self.planner).map(Arc::new);
-        self.spots.insert(task.txn.id, spot.clone());
+        self.foreseen.spots.insert(task.txn.id, spot.clone());
         spot
     }
 }

@@ -43,6 +43,10 @@ const WRITTEN_MAX: usize = 8;
 /// How many ways a routine may go until nobody knows what it does.
 const WAYS_MAX: usize = 4;
 
+/// How many runs it takes at most to find them; and how many questions may be open where no answer explains it.
+const REACH_RUNS_MAX: usize = 32;
+const OPEN_MAX: usize = 8;
+
 /// Whether a row certainly has this key.
 fn is_row_of(row: &Row, columns: &[usize], key: &[Value]) -> bool {
     let cells: Option<Vec<Value>> = columns.iter().map(|c| row.get(*c).cloned()).collect();
@@ -256,7 +260,7 @@ impl World {
     }
 
     /// Where a transaction may read and write. What a routine does depends on what it finds: it is run on everything
-    /// that it can find here.
+    /// that it can find here, as far as that explains its answer, if anything does.
     pub fn reach(
         &self,
         txn: &Transaction,
@@ -264,22 +268,62 @@ impl World {
         session: &SessionState,
         planner: &Planner,
     ) -> Footprint {
-        let scene = self.scene(planner, None);
         let chooser = RefCell::new(Chooser::default());
-        let attempt = run::run(txn, rules, &scene, session, &chooser, true);
-        let mut footprint = Footprint::new(txn, &attempt, &self.store);
-        if !attempt.calls {
-            return footprint;
+        let attempt = run::run(txn, rules, &self.scene(planner, None), session, &chooser, true);
+        let footprint = || Footprint::new(txn, &attempt, &self.store);
+        let open = chooser.borrow().open();
+        if !attempt.calls || open == 0 {
+            return footprint();
         }
-        for _ in 0..WAYS_MAX {
-            if !chooser.borrow_mut().next() {
-                return footprint;
+        let ways = |tolerant, begun| self.ways(txn, rules, session, planner, tolerant, begun);
+        let begun = (chooser, footprint());
+        let found = match attempt.wrong.is_none() && !begun.0.borrow().is_contradiction() {
+            true => ways(false, Some(begun)),
+            false => {
+                let anyway = || (open <= OPEN_MAX).then(|| ways(true, Some(begun)));
+                ways(false, None).or_else(|| anyway().flatten())
             }
-            let attempt = run::run(txn, rules, &scene, session, &chooser, true);
-            footprint.join(Footprint::new(txn, &attempt, &self.store));
+        };
+        found.unwrap_or_else(|| {
+            let is_through = attempt.judged.iter().all(Option::is_some);
+            let read = attempt.may_have_read.as_deref().filter(|_| is_through);
+            let mut footprint = footprint();
+            footprint.run_anywhere(&attempt.may_have_written, read);
+            footprint
+        })
+    }
+
+    /// Where it is on all the ways that it can go, the first of which may have `begun`; unless `tolerant`, on those that
+    /// explain its answers. `None` if there are too many, or none.
+    fn ways(
+        &self,
+        txn: &Transaction,
+        rules: &LevelRules,
+        session: &SessionState,
+        planner: &Planner,
+        tolerant: bool,
+        begun: Option<(RefCell<Chooser>, Footprint)>,
+    ) -> Option<Footprint> {
+        let scene = self.scene(planner, None);
+        let (chooser, mut footprint) = begun.map_or_else(Default::default, |(chooser, f)| (chooser, Some(f)));
+        let mut ways = usize::from(footprint.is_some());
+        for _ in 0..REACH_RUNS_MAX {
+            if footprint.is_some() && !chooser.borrow_mut().next() {
+                return footprint.filter(|_| ways > 0);
+            }
+            let attempt = run::run(txn, rules, &scene, session, &chooser, tolerant);
+            let is_over = chooser.borrow().is_repeated() || chooser.borrow().is_contradiction();
+            ways += usize::from((tolerant || attempt.wrong.is_none()) && !is_over);
+            if ways > WAYS_MAX {
+                return None;
+            }
+            let on_this = Footprint::new(txn, &attempt, &self.store);
+            match &mut footprint {
+                Some(all) => all.join(on_this),
+                None => footprint = Some(on_this),
+            }
         }
-        footprint.run_wild(&attempt.may_have_written);
-        footprint
+        None
     }
 
     /// Applies what a transaction wrote.
@@ -293,7 +337,7 @@ impl World {
         if !self.footprints.is_empty() && !attempt.overlay.is_empty() {
             let own = Footprint::new(txn, attempt, &self.store);
             self.footprints
-                .retain(|_, other| !other.heeds(&own) && !own.beyond_rows);
+                .retain(|_, other| !other.is_outdated_by(&own) && !own.beyond_rows);
         }
         let commit = apply::apply(txn, &attempt.overlay, &mut self.store, &mut self.order, births);
         if births.remembers

@@ -30,10 +30,12 @@ use crate::sql::plan::{AllAsks, Asks, Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::Answer;
+use crate::value::compare::total_order;
 use crate::value::{Collation, Context, DateStyle, TimeZone, TypeOid, Value};
 use expect::{ExpectedRow, Group, Opening, Rows, Tag};
 use query::{Cutting, Output, OutputRow};
 use run::{Fault, Frame, Outcome, Run, Scope, Slot};
+use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 use write::Written;
@@ -126,18 +128,42 @@ pub type RowFilter = Arc<dyn Fn(&Row) -> bool + Send + Sync>;
 /// One thing that a statement read.
 #[derive(Clone)]
 pub enum Touch {
-    /// The rows whose `columns` equal `key` and that the filter may accept (`None`: all of them).
+    /// The rows whose `columns` equal `key` and that the filter may accept (`None`: all of them), those behind the cut
+    /// left out.
     Key {
         table: TableId,
         columns: Arc<[usize]>,
         key: Vec<Value>,
         filter: Option<RowFilter>,
+        cut: Option<Cut>,
     },
     /// Every row that the filter may accept (`None`: every row of the table).
     Scan {
         table: TableId,
         filter: Option<RowFilter>,
     },
+}
+
+/// The last of the rows that were asked for, in the order of a column.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    pub column: usize,
+    pub last: Value,
+    pub descending: bool,
+}
+
+impl Cut {
+    /// Whether a row may be among those that were asked for.
+    pub fn may_reach(&self, row: &Row) -> bool {
+        let Some(place) = row.get(self.column).filter(|place| !place.has_unknown()) else {
+            return true;
+        };
+        match total_order(place, &self.last) {
+            Ordering::Less => !self.descending,
+            Ordering::Equal => true,
+            Ordering::Greater => self.descending,
+        }
+    }
 }
 
 impl Touch {
@@ -238,7 +264,7 @@ pub fn execute_told(
     };
     let mut run = Run::new(planned, bound, views, context);
     if planned.only_calls() {
-        run.instants = Some(Rc::default());
+        run.path = Some(Rc::default());
     }
     let nowhere = Frame::default();
     for constant in &planned.constants {
@@ -272,6 +298,12 @@ pub fn execute_told(
         Err(Fault::Unsure(reason)) => widened(planned, &reason, context),
         // Whoever is told what is answered says so in the answer.
         Err(Fault::Refuted { .. }) => widened(planned, "routine_over_unknown", context),
+        Err(Fault::Repeated) => Execution {
+            effects: Vec::new(),
+            footprint: run.take_footprint(),
+            asks: run.take_asks(),
+            ..widened(planned, "routine_repeated", context)
+        },
     };
     if planned.touches.writes_everything && execution.expect.success {
         // Something in it that is not modelled may have written anything, whatever else the statement does.

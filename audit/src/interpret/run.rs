@@ -1,6 +1,7 @@
 //! One execution of one statement: what all its parts share.
 
-use super::{Effect, RowFilter, Touch, Views};
+use super::routine::path::Path;
+use super::{Cut, Effect, RowFilter, Touch, Views};
 use crate::sql::plan::{AllAsks, Asks, Cte, CteQuery, Expr, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
 use crate::trace::Answer;
@@ -29,6 +30,8 @@ pub(super) enum Fault {
     Unsure(String),
     /// What the routine answers in this variable is not what was answered.
     Refuted { variable: usize, value: Value },
+    /// The routine has come to where it was before: nothing new follows.
+    Repeated,
 }
 
 pub(super) type Outcome<T> = Result<T, Fault>;
@@ -111,8 +114,8 @@ pub(super) struct Run<'a> {
     asks: RefCell<AllAsks>,
     work: Cell<u64>,
     pub routine_depth: usize,
-    /// How many instants routines have taken so far; `None` where it is not known in which order they come.
-    pub instants: Option<Rc<Cell<u32>>>,
+    /// The instants that routines have taken so far; `None` where it is not known in which order they come.
+    pub path: Option<Rc<Path>>,
     /// Several parts of the statement write: what one does the others may meet, in an order of the server's choice.
     pub several_writers: bool,
     /// How many rows the statement wrote, if its answer says so.
@@ -158,7 +161,7 @@ impl<'a> Run<'a> {
             asks: RefCell::new(AllAsks::of(&planned.asks)),
             work: Cell::new(0),
             routine_depth: 0,
-            instants: None,
+            path: None,
             several_writers: several_writers(&planned.kind),
             told: Cell::new(None),
             answered: None,
@@ -238,7 +241,7 @@ impl<'a> Run<'a> {
     }
 
     pub fn touch_key(&self, table: TableId, columns: &Arc<[usize]>, key: &[Value]) {
-        self.touch_key_if(table, columns, key, None);
+        self.touch_some(table, columns, key, None, None);
     }
 
     /// Rows that have the key and that the filter may accept.
@@ -248,6 +251,22 @@ impl<'a> Run<'a> {
         columns: &Arc<[usize]>,
         key: &[Value],
         filter: Option<RowFilter>,
+    ) {
+        self.touch_some(table, columns, key, filter, None);
+    }
+
+    /// Rows that have the key and are not behind the cut.
+    pub fn touch_key_until(&self, table: TableId, columns: &Arc<[usize]>, key: &[Value], cut: Option<Cut>) {
+        self.touch_some(table, columns, key, None, cut);
+    }
+
+    fn touch_some(
+        &self,
+        table: TableId,
+        columns: &Arc<[usize]>,
+        key: &[Value],
+        filter: Option<RowFilter>,
+        cut: Option<Cut>,
     ) {
         let mut footprint = self.footprint.borrow_mut();
         if footprint.whole.contains(&table) {
@@ -274,6 +293,7 @@ impl<'a> Run<'a> {
             columns: columns.clone(),
             key: key.to_vec(),
             filter,
+            cut,
         });
     }
 
@@ -296,7 +316,8 @@ impl<'a> Run<'a> {
                 columns,
                 key,
                 filter,
-            } => self.touch_key_if(table, &columns, &key, filter),
+                cut,
+            } => self.touch_some(table, &columns, &key, filter, cut),
             Touch::Scan { table, filter } => self.touch_scan(table, filter),
         }
     }

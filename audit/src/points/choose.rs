@@ -12,10 +12,12 @@
 
 use super::order::{CommitId, Order};
 use crate::trace::{Nanos, Window};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A snapshot or lock point of the transaction, in the order in which they happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PointId(u64);
 
 impl PointId {
@@ -76,6 +78,12 @@ pub struct Chooser {
     given: BTreeMap<(CommitId, PointId), bool>,
     /// Those of them that mattered, in any run.
     used_given: BTreeMap<(CommitId, PointId), bool>,
+    /// What routines have come to in earlier runs.
+    come_to: FxHashSet<u64>,
+    /// This run has come to where an earlier one was.
+    repeated: bool,
+    /// What was decided before may still be asked for: a state does not say what follows.
+    looks_back: bool,
 }
 
 impl Chooser {
@@ -182,8 +190,53 @@ impl Chooser {
         &self.used_given
     }
 
+    /// Whether it is decided that a point sees a commit.
+    pub fn is_seen_by(&self, commit: CommitId, point: PointId) -> bool {
+        let mut decisions = self.decisions.iter();
+        decisions.any(|d| d.commit == commit && d.visible && d.point <= point)
+    }
+
+    /// What follows in this run depends on more than the commits that were seen so far.
+    pub fn looks_back(&mut self) {
+        self.looks_back = true;
+    }
+
+    /// A routine that `step` calls has come to a state; whether it was there in an earlier run. All that can follow has
+    /// been tried then: what was seen stays seen, what was not seen may be seen or not.
+    pub fn has_come_to(&mut self, state: u64, step: usize) -> bool {
+        if self.looks_back || self.contradiction {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        (state, step).hash(&mut hasher);
+        let earlier = self.decisions.iter().filter(|d| d.point.step() < step);
+        earlier.for_each(|d| (d.commit, d.point, d.visible).hash(&mut hasher));
+        let seen: BTreeSet<CommitId> = self
+            .decisions
+            .iter()
+            .filter(|d| d.visible)
+            .map(|d| d.commit)
+            .collect();
+        seen.hash(&mut hasher);
+        let is_new = self.come_to.insert(hasher.finish());
+        // As long as the choices are those of the last run, so is the state.
+        self.repeated |= !is_new && self.used == self.script.len();
+        self.repeated
+    }
+
+    /// Whether nothing is to be learned from this run that an earlier one has not shown.
+    pub fn is_repeated(&self) -> bool {
+        self.repeated
+    }
+
     pub fn is_contradiction(&self) -> bool {
         self.contradiction
+    }
+
+    /// How many answers of this run can be changed.
+    pub fn open(&self) -> usize {
+        let chosen = self.script.iter().take(self.used);
+        chosen.filter(|choice| !choice.flipped).count()
     }
 
     /// Whether any question was asked in this run.
@@ -206,6 +259,8 @@ impl Chooser {
         self.used = 0;
         self.decisions.clear();
         self.contradiction = false;
+        self.repeated = false;
+        self.looks_back = false;
         while let Some(last) = self.script.pop() {
             if !last.flipped && matters(last.point) {
                 self.script.push(Choice {

@@ -105,6 +105,16 @@ impl Reader<'_> {
             })
     }
 
+    /// Whether nothing that is still to come can say that the newest version of a row was not seen at a point.
+    fn is_held_for_certain(&self, table: TableId, id: RowId, point: PointId) -> bool {
+        let chain = self.table(table).and_then(|t| t.chain(id));
+        let newest = chain.and_then(|chain| chain.versions.last());
+        newest.is_none_or(|newest| {
+            self.is_seen(newest.commit, false)
+                .unwrap_or_else(|| self.chooser.borrow().is_seen_by(newest.commit, point))
+        })
+    }
+
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
     fn visible<'c>(&self, table: TableId, chain: &'c Chain) -> Option<&'c Row> {
         self.newest_visible(table, chain, false, false)
@@ -259,8 +269,21 @@ impl View for Reader<'_> {
     fn claimed(&self, table: TableId, id: RowId) {
         let mut held = self.claimed.borrow_mut();
         if !held.iter().any(|(known, _)| *known == (table, id)) {
-            held.push(((table, id), self.point.inside(self.focus.borrow().nth)));
+            let point = self.point.inside(self.focus.borrow().nth);
+            held.push(((table, id), point));
+            if !self.is_held_for_certain(table, id, point) {
+                self.chooser.borrow_mut().looks_back();
+            }
         }
+    }
+
+    fn has_asked(&self) -> bool {
+        self.chooser.borrow().has_chosen()
+    }
+
+    fn has_come_to(&self, state: u64) -> bool {
+        // Where there is one snapshot, whatever was not seen will not be seen.
+        self.point != PointId::SNAPSHOT && self.chooser.borrow_mut().has_come_to(state, self.point.step())
     }
 
     fn sequence(&self, sequence: TableId) -> Option<i64> {

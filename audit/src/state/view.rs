@@ -60,6 +60,16 @@ pub trait View {
     /// A row that was there was written or deleted, at the instant in focus.
     fn claimed(&self, _table: TableId, _id: RowId) {}
 
+    /// Whether anything that was found so far depends on the order of commits.
+    fn has_asked(&self) -> bool {
+        false
+    }
+
+    /// A routine has come to this state; whether it has been there before, with nothing else to follow.
+    fn has_come_to(&self, _state: u64) -> bool {
+        false
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge;
 
     /// Every known visible row, in an order that is the same on every run.

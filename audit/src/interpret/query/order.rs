@@ -2,6 +2,7 @@
 
 use super::scan::{Fitted, fitted};
 use super::{Level, Output, OutputRow};
+use crate::interpret::Cut;
 use crate::interpret::run::{Frame, Outcome, Run, Scope};
 use crate::sql::plan::{
     Access, Distinct, Expr, Fit, From, Query, RelationSource, Scan, Select, SortKey, is_ordered,
@@ -38,6 +39,22 @@ impl First {
             (Some(one), Some(other)) => identical(one, other) == Some(true),
             _ => false,
         }
+    }
+
+    /// Behind which place in the order nothing matters any more, if enough rows were found before it.
+    fn cut(&self) -> Option<Cut> {
+        let found = self.found.borrow();
+        let mut places: Vec<&Value> = found.iter().filter(|value| !value.has_unknown()).collect();
+        places.sort_by(|one, other| match self.descending {
+            true => total_order(other, one),
+            false => total_order(one, other),
+        });
+        let last = places.get(self.wanted.max(1) - 1)?;
+        Some(Cut {
+            column: self.column,
+            last: (*last).clone(),
+            descending: self.descending,
+        })
     }
 
     /// Whether there are enough of them up to `last`: those of the transaction itself come before their turn.
@@ -202,7 +219,7 @@ impl Run<'_> {
         else {
             return Ok(false);
         };
-        let mut range = Range {
+        let range = Range {
             column,
             lower: bound(bounds.and_then(|bounds| bounds.lower.as_ref())),
             upper: bound(bounds.and_then(|bounds| bounds.upper.as_ref())),
@@ -211,15 +228,31 @@ impl Run<'_> {
             enough: first.map_or(usize::MAX, |first| first.wanted.max(1)),
             goes_on: false,
         };
+        let read = self.read_range(level, table, columns, &key, range, frame, each);
         if columns.is_empty() {
             self.touch_scan(table, self.row_filter(level, scan));
         } else {
-            self.touch_key(table, columns, &key);
+            let cut = first.filter(|_| read.is_ok()).and_then(First::cut);
+            self.touch_key_until(table, columns, &key, cut);
         }
+        read.map(|()| true)
+    }
+
+    /// Reads rows in order until there are enough of them.
+    fn read_range(
+        &self,
+        level: &Level<'_>,
+        table: TableId,
+        columns: &[usize],
+        key: &[Value],
+        mut range: Range,
+        frame: &mut Frame,
+        each: &mut dyn FnMut(&mut Frame, RowId, Row) -> Outcome<()>,
+    ) -> Outcome<()> {
         loop {
             let mut rows: Vec<(RowId, Row)> = Vec::new();
             let view = self.views.snapshot;
-            let reached = view.range(table, columns, &key, &range, &mut |id, row| {
+            let reached = view.range(table, columns, key, &range, &mut |id, row| {
                 rows.push((id, row.clone()));
             });
             if !reached.certain {
@@ -229,9 +262,9 @@ impl Run<'_> {
             for (id, row) in rows {
                 each(frame, id, row)?;
             }
-            let Some(last) = reached.last else { return Ok(true) };
-            if first.is_some_and(|first| first.is_enough(&last)) {
-                return Ok(true);
+            let Some(last) = reached.last else { return Ok(()) };
+            if level.first.as_ref().is_some_and(|first| first.is_enough(&last)) {
+                return Ok(());
             }
             range.enough = range.enough.saturating_mul(2).max(8);
             match range.descending {

@@ -2,13 +2,14 @@
 
 use super::changes::Changes;
 use super::ended::unknown_unless_same;
+use super::path::Path;
 use super::shown::{Shown, Witnesses};
 use super::{FORKS_MAX, STEPS_MAX};
 use crate::interpret::Views;
 use crate::interpret::run::{Fault, Outcome, Run};
 use crate::sql::plan::{Planned, Routine, Step};
 use crate::value::{Value, oid};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ pub(super) struct Body<'b, 'a> {
     /// What statements behind the first one that reads see.
     pub(super) later: Views<'b>,
     pub(super) reads: usize,
-    /// How many instants have passed; `None`: all statements share those of the one outside.
-    pub(super) instants: Option<Rc<Cell<u32>>>,
+    /// The way that was gone so far; `None`: all statements share the instants of the one outside.
+    pub(super) path: Option<Rc<Path>>,
     pub(super) changes: Rc<RefCell<Changes>>,
     pub(super) variables: Vec<Value>,
     /// `None`: not known.
@@ -231,6 +232,9 @@ impl Body<'_, '_> {
             _ => {}
         }
         self.run.note("unknown_condition");
+        if let Some(path) = &self.path {
+            path.forked.set(true);
+        }
         self.forks += 1;
         if self.forks > FORKS_MAX {
             return Fault::unsure("unknown_condition");

@@ -302,6 +302,14 @@ impl View for Layer<'_> {
         }
     }
 
+    fn has_asked(&self) -> bool {
+        self.base.has_asked()
+    }
+
+    fn has_come_to(&self, state: u64) -> bool {
+        self.base.has_come_to(state)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         match self.changes.borrow().tables.get(&table) {
             Some(own) if own.unseen || own.havoc => Knowledge::Partial,

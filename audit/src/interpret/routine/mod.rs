@@ -9,6 +9,7 @@
 //!     that the routine is run on the oldest and on the newest state that it can see, and what differs is unknown.
 
 mod body;
+pub(super) mod path;
 mod statement;
 mod ended;
 mod changes;
@@ -114,7 +115,7 @@ impl Run<'_> {
             return Fault::unsure("routine_depth");
         }
         let views = self.views;
-        if self.instants.is_some() || !is_volatile(routine) {
+        if self.path.is_some() || !is_volatile(routine) {
             return Ok(self.adopt(self.run_on(routine, arguments, shown, views, views)?));
         }
         let first = match self.run_on(routine, arguments.clone(), None, views, views) {
@@ -224,7 +225,7 @@ impl Run<'_> {
                 recheck: views.recheck,
             },
             reads: 0,
-            instants: self.instants.clone().filter(|_| is_volatile(routine)),
+            path: self.path.clone().filter(|_| is_volatile(routine)),
             changes: changes.clone(),
             variables: vec![Value::Null; routine.variables.len()],
             row_count: Some(0),

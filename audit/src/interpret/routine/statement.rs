@@ -1,12 +1,14 @@
 //! SQL inside a routine: its variables are the parameters, its rows go into variables.
 
 use super::body::Body;
+use super::path::{Come, hash_effect};
 use crate::interpret::run::{Fault, Outcome, Run};
 use crate::interpret::{Effect, Views};
 use crate::sql::plan::{Kind, Planned};
 use crate::state::view::Focus;
 use crate::value::compare::same;
 use crate::value::{self, CastKind, Collation, Value};
+use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
 impl Body<'_, '_> {
@@ -54,7 +56,7 @@ impl Body<'_, '_> {
         }
     }
 
-    pub(super) fn inner<T>(
+    pub(super) fn inner<T: Come>(
         &mut self,
         planned: &Arc<Planned>,
         f: impl FnOnce(&Run<'_>) -> Outcome<T>,
@@ -75,24 +77,34 @@ impl Body<'_, '_> {
         let mut run = Run::new(planned, bound, views, self.run.context);
         run.routine_depth = self.run.routine_depth + 1;
         if planned.only_calls() {
-            run.instants = self.instants.clone();
+            run.path = self.path.clone();
         }
         let result = f(&run);
         for touch in run.take_footprint() {
             self.run.touch(touch);
         }
         self.run.ask(&run.take_asks());
-        for (sqlstate, why) in run.possible.take() {
+        let (possible, reasons, effects) = (run.possible.take(), run.reasons.take(), run.effects.take());
+        let any_error = run.any_error.get();
+        drop(run);
+        let mut come = DefaultHasher::new();
+        let path = self
+            .path
+            .clone()
+            .filter(|path| before.is_some() && !path.forked.get() && views.latest.has_asked());
+        if path.is_some() {
+            (&possible, &reasons, any_error).hash(&mut come);
+            effects.iter().for_each(|effect| hash_effect(effect, &mut come));
+        }
+        for (sqlstate, why) in possible {
             self.run.may_fail(&sqlstate, why);
         }
-        if run.any_error.get() {
+        if any_error {
             self.run.any_error.set(true);
         }
-        for reason in run.reasons.take() {
+        for reason in reasons {
             self.run.note(reason);
         }
-        let effects = run.effects.take();
-        drop(run);
         let applied = result.and_then(|value| {
             let mut changes = self.changes.borrow_mut();
             for effect in effects {
@@ -107,13 +119,19 @@ impl Body<'_, '_> {
             self.views.snapshot.focus(snapshot);
             self.views.latest.focus(latest);
         }
+        if let (Ok(value), Some(path)) = (&applied, path) {
+            value.hash(&mut come);
+            if self.views.snapshot.has_come_to(path.go_on(come)) {
+                return Err(Fault::Repeated);
+            }
+        }
         applied
     }
 
     /// A statement that looks at tables, or writes them, does so at an instant of its own. Returns how the views were
     /// looked through before.
     fn at_an_instant(&self, planned: &Planned, views: &mut Views<'_>) -> Option<(Focus, Focus)> {
-        let instants = self.instants.as_ref()?;
+        let instants = &self.path.as_ref()?.instants;
         if planned.touches.read.is_empty() && planned.touches.written.is_empty() {
             return None;
         }
