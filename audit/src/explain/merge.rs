@@ -68,13 +68,20 @@ fn same_tables(a: &World, b: &World) -> bool {
     let (mine, theirs) = (&a.store.tables, &b.store.tables);
     let same = |(id, table): (&TableId, &Table)| {
         let other = theirs.get(id);
-        other.is_some_and(|other| other.scanned() == table.scanned())
+        other.is_some_and(|other| other.scanned() == table.scanned() && other.knowledge == table.knowledge)
     };
     mine.len() == theirs.len() && mine.iter().all(same)
 }
 
+/// Whether both have the same rows now, and whoever comes from now on knows as much of the others.
+pub fn same_after(a: &World, b: &World) -> bool {
+    let (mine, theirs) = (&a.store.tables, &b.store.tables);
+    let as_known = |(id, table): (&TableId, &Table)| theirs.get(id).is_some_and(|t| t.is_as_known(table));
+    mine.len() == theirs.len() && mine.iter().all(as_known) && same_rows(a, b)
+}
+
 /// Whether both have the same rows now.
-pub fn same_rows(a: &World, b: &World) -> bool {
+fn same_rows(a: &World, b: &World) -> bool {
     touched(a, b).all(|(table, id)| same_row(newest(a, table, id), newest(b, table, id)))
 }
 
@@ -290,7 +297,7 @@ fn forget_past(world: &mut World, table: TableId, id: RowId, until: Nanos, past:
     for place in keys {
         match place {
             Some(place) if is_there(&place) => {}
-            Some((columns, key)) => world.store.table_mut(table).left(&columns, &key, until),
+            Some((columns, key)) => world.store.table_mut(table).blur_key(&columns, &key, until),
             None if is_keyed => world.store.lose(table, until),
             None => {}
         }
@@ -363,12 +370,10 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
     let tables: Vec<TableId> = first.store.tables.keys().copied().collect();
     for table in tables {
         for other in others.iter() {
-            let own = first.store.table_mut(table);
-            match other.store.tables.get(&table) {
-                Some(theirs) if theirs.knowledge == own.knowledge => own.share_doubts(theirs),
-                _ => {
-                    first.store.lose(table, until);
-                }
+            let own = first.store.table_mut(table).knowledge;
+            let theirs = other.store.tables.get(&table);
+            if theirs.is_none_or(|theirs| theirs.knowledge != own) {
+                first.store.lose(table, until);
             }
         }
     }

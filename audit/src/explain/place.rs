@@ -784,10 +784,10 @@ impl Explainer {
         let Then::One(after_ba) = self.then(&after_b, a, budget) else {
             return Pair::Different;
         };
-        if !merge::same_rows(&after_ab, &after_ba) {
+        if !merge::same_after(&after_ab, &after_ba) {
             return Pair::Different;
         }
-        if !is_early && merge::same_rows(after_a, &after_b) {
+        if !is_early && merge::same_after(after_a, &after_b) {
             return Pair::Same;
         }
         let between = Between::of(world, (after_a, footprints.0), (&after_b, footprints.1));

@@ -173,6 +173,11 @@ impl World {
     /// What has to be remembered of a world that is given up for this one.
     pub fn inherit(&mut self, other: &World) {
         other.taken.iter().for_each(|taken| self.take_one_order(taken));
+        for (table, own) in &mut self.store.tables {
+            if let Some(theirs) = other.store.tables.get(table) {
+                own.share_doubts(theirs);
+            }
+        }
     }
 
     /// Of two writers one order was taken.

@@ -11,7 +11,7 @@ use crate::state::RowId;
 use crate::state::view::Knowledge;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Nobody knows which rows have a key.
@@ -82,6 +82,18 @@ impl Table {
         self.know(columns, key, Nanos::MAX, at);
     }
 
+    /// Snapshots from before `at` may have found a row with this key or none; of later ones as much is known as before.
+    pub fn blur_key(&mut self, columns: &[usize], key: &[Value], at: Nanos) {
+        let key = as_key(key);
+        if let Some(since) = self.known.get(columns).and_then(|keys| keys.get(&key))
+            && *since < at
+        {
+            let known = Arc::make_mut(&mut self.known).get_mut(columns);
+            known.and_then(|keys| keys.insert(key.clone(), at));
+        }
+        self.doubt_key(columns, key, at, at);
+    }
+
     /// Whoever came after `at` knows again which rows have this key.
     pub fn cleared(&mut self, columns: &[usize], key: &[Value], at: Nanos) {
         if !self.doubtful.is_empty() {
@@ -117,13 +129,17 @@ impl Table {
             let known = Arc::make_mut(&mut self.known).get_mut(columns);
             known.and_then(|keys| keys.remove(&key));
         }
+        self.doubt_key(columns, key, until, Nanos::MAX);
+    }
+
+    fn doubt_key(&mut self, columns: &[usize], key: Vec<Key>, until: Nanos, healed: Nanos) {
         self.disturb(until);
         let keys = Arc::make_mut(&mut self.doubtful)
             .entry(columns.into())
             .or_default();
-        let doubt = keys.entry(key).or_insert(Doubt { until, healed: 0 });
+        let doubt = keys.entry(key).or_insert(Doubt { until, healed });
         doubt.until = doubt.until.max(until);
-        doubt.healed = Nanos::MAX;
+        doubt.healed = doubt.healed.max(healed);
         if keys.len() > DOUBTS_MAX {
             // Little of it is known any more; what is left is not worth asking for every time.
             self.unsettle(until);
@@ -142,7 +158,11 @@ impl Table {
 
     /// As little is known as in another copy of the table.
     pub fn share_doubts(&mut self, other: &Table) {
-        for (columns, keys) in other.doubtful.iter() {
+        let doubtful = match Arc::ptr_eq(&self.doubtful, &other.doubtful) {
+            true => None,
+            false => Some(other.doubtful.iter()),
+        };
+        for (columns, keys) in doubtful.into_iter().flatten() {
             for (key, theirs) in keys {
                 let own = Arc::make_mut(&mut self.doubtful)
                     .entry(columns.clone())
@@ -175,6 +195,28 @@ impl Table {
         }
         self.blurred_until = self.blurred_until.max(other.blurred_until);
         self.whole_since = self.whole_since.max(other.whole_since);
+    }
+
+    /// Whether as much is known as in another copy of the table, for snapshots that are still to be taken.
+    pub fn is_as_known(&self, other: &Table) -> bool {
+        self.knowledge == other.knowledge
+            && self.unstable_until == other.unstable_until
+            && (Arc::ptr_eq(&self.doubtful, &other.doubtful) || self.open_doubts() == other.open_doubts())
+            && (Arc::ptr_eq(&self.known, &other.known) || self.known_keys() == other.known_keys())
+    }
+
+    fn open_doubts(&self) -> FxHashMap<(&[usize], &[Key]), Nanos> {
+        let all = self.doubtful.iter();
+        let all = all.flat_map(|(columns, keys)| keys.iter().map(move |(key, doubt)| (columns, key, doubt)));
+        all.filter(|(.., doubt)| doubt.is_open(Nanos::MAX))
+            .map(|(columns, key, doubt)| ((&**columns, &**key), doubt.until))
+            .collect()
+    }
+
+    fn known_keys(&self) -> FxHashSet<(&[usize], &[Key])> {
+        let all = self.known.iter();
+        all.flat_map(|(columns, keys)| keys.keys().map(|key| (&**columns, &**key)))
+            .collect()
     }
 
     /// Every row that a snapshot taken at `since` or before could see is kept, or its key is in doubt.
