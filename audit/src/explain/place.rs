@@ -18,7 +18,7 @@ use crate::assemble::{End, Transaction};
 use crate::control::Control;
 use crate::interpret::Difference;
 use crate::points::choose::Decision;
-use crate::points::{Chooser, PointId};
+use crate::points::{Chooser, CommitId, PointId};
 use crate::reference::Member;
 use crate::trace::{Nanos, Outcome};
 use crate::verdict::TxnId;
@@ -229,6 +229,8 @@ pub struct Explanation {
     pub decisions: Vec<Decision>,
     /// What all explanations that write the same have in common.
     pub(super) facts: Vec<Decision>,
+    /// Commits that a writing step sees in all of them, whenever in that step: they came before its own.
+    seen: Vec<(CommitId, usize)>,
 }
 
 #[derive(Default)]
@@ -273,6 +275,9 @@ impl Explainer {
         if !all.complete || all.repeated {
             all.found.iter_mut().for_each(|e| e.facts.clear());
         }
+        if !all.complete {
+            all.found.iter_mut().for_each(|e| e.seen.clear());
+        }
         all
     }
 
@@ -309,7 +314,11 @@ impl Explainer {
                         true => None,
                         false => Some(attempt.wrote.clone()),
                     };
-                    all.add(attempt, decisions, task.is_committed());
+                    let seen = match is_statement_level(&task.rules) {
+                        true => seen_in(&decisions, &attempt.wrote),
+                        false => Vec::new(),
+                    };
+                    all.add(attempt, decisions, seen, task.is_committed());
                     all.alternatives += 1;
                     if free {
                         all.complete = true;
@@ -595,6 +604,10 @@ impl Explainer {
                 },
                 _ => Pair::Different,
             };
+            if !matches!(pair, Pair::Different) {
+                // It may have come before all the same, and have shown what somebody else is thought to have shown.
+                ways.found.iter_mut().for_each(|way| way.seen.clear());
+            }
             match pair {
                 // Whoever looks in between sees the same.
                 Pair::Same => found.alike.push(rival.txn),
@@ -802,7 +815,10 @@ impl Explainer {
     fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Then {
         let mut ways = self.explanations(world, task, None, budget);
         match (ways.found.pop(), ways.found.is_empty(), ways.complete) {
-            (Some(way), true, true) => Then::One(Box::new(self.adopt(world.sketch(), task, way).0)),
+            (Some(mut way), true, true) => {
+                way.seen.clear();
+                Then::One(Box::new(self.adopt(world.sketch(), task, way).0))
+            }
             (None, _, true) => Then::None,
             _ => Then::Several,
         }
@@ -822,6 +838,7 @@ impl Explainer {
             mut attempt,
             decisions,
             facts,
+            seen,
         } = way;
         if !attempt.overlay.is_empty() {
             attempt.written = crate::certify::written(&attempt.overlay);
@@ -830,6 +847,14 @@ impl Explainer {
         world.record(&attempt, &decisions, &facts, &mut self.births, || {
             task.member(commit)
         });
+        if let Some(own) = commit.filter(|_| !seen.is_empty()) {
+            let witness = Arc::new(task.member(commit));
+            for (before, step) in seen {
+                let done = task.txn.steps[step].seen.window.done;
+                world.order.seen_by(before, done, &witness);
+                world.order.precede(before, own);
+            }
+        }
         let explained = Arc::new(Explained {
             txn: task.txn.clone(),
             commit,
@@ -862,15 +887,25 @@ impl Explanations {
         self.found.is_empty() && self.complete
     }
 
-    pub(super) fn add(&mut self, attempt: Attempt, decisions: Vec<Decision>, committed: bool) {
+    pub(super) fn add(
+        &mut self,
+        attempt: Attempt,
+        decisions: Vec<Decision>,
+        seen: Vec<(CommitId, usize)>,
+        committed: bool,
+    ) {
         let same =
             |other: &&mut Explanation| !committed || other.attempt.overlay.writes_same(&attempt.overlay);
         match self.found.iter_mut().find(same) {
-            Some(known) => known.facts.retain(|d| decisions.contains(d)),
+            Some(known) => {
+                known.facts.retain(|d| decisions.contains(d));
+                known.seen.retain(|commit| seen.contains(commit));
+            }
             None => self.found.push(Explanation {
                 attempt,
                 facts: decisions.clone(),
                 decisions,
+                seen,
             }),
         }
     }
@@ -883,6 +918,22 @@ fn quick_before(world: &World, task: &Task, ahead: &Ahead<'_>, under: &Under) ->
     let is_other =
         |y: &&Arc<Transaction>| y.id != task.txn.id && !under.ids.contains(&y.id) && !world.is_ahead(y.id);
     hasty.filter(is_other).cloned().collect()
+}
+
+/// The commits that were seen, and in which step; none if other steps had a choice, too, since those are not tried in all
+/// ways.
+fn seen_in(decisions: &[Decision], steps: &[usize]) -> Vec<(CommitId, usize)> {
+    let mut seen: Vec<(CommitId, usize)> = Vec::new();
+    for decision in decisions {
+        let at = (decision.commit, decision.point.step());
+        if !steps.contains(&at.1) {
+            return Vec::new();
+        }
+        if decision.visible && !seen.contains(&at) {
+            seen.push(at);
+        }
+    }
+    seen
 }
 
 fn nowhere(world: World, difference: Option<(Difference, usize)>) -> Placement {

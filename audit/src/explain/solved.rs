@@ -116,7 +116,7 @@ impl Explainer {
                 break;
             }
             for way in tried.found {
-                all.add(way.attempt, way.decisions, task.is_committed());
+                all.add(way.attempt, way.decisions, Vec::new(), task.is_committed());
             }
             if used.is_empty() {
                 all.complete = certain;
