@@ -427,7 +427,8 @@ impl World {
                         continue;
                     }
                     let kept = self.store.table_mut(*table);
-                    if unique && !attempt.may_have_moved.contains(table) {
+                    let moved = attempt.may_have_moved.contains(table);
+                    if unique && !moved {
                         // Whatever it did, whether there is such a row has not changed.
                         for id in kept.candidates(columns, key) {
                             kept.unlearn(id, columns);
@@ -435,12 +436,21 @@ impl World {
                         }
                         continue;
                     }
-                    let told = own.is_some_and(|own| !own.replaced.is_empty());
                     kept.distrust(columns, key, until);
-                    if !told || attempt.calls {
-                        for id in kept.candidates(columns, key) {
+                    for id in kept.candidates(columns, key) {
+                        let told = own.is_some_and(|own| own.replaced.contains_key(&id));
+                        if told && !attempt.calls {
+                            continue;
+                        }
+                        let kept = self.store.table_mut(*table);
+                        if !moved {
                             kept.unlearn(id, columns);
                             kept.unsettle_row(id, until);
+                        } else if let Some(gone) = kept.remove(id)
+                            && !is_row_of(&gone, columns, key)
+                        {
+                            // It may have been another one all the time.
+                            self.store.distrust(*table, &gone, until);
                         }
                     }
                 }
