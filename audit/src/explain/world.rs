@@ -442,15 +442,12 @@ impl World {
                         if told && !attempt.calls {
                             continue;
                         }
-                        let kept = self.store.table_mut(*table);
-                        if !moved {
+                        if moved {
+                            self.store.take_out_row(*table, id, columns, key, until);
+                        } else {
+                            let kept = self.store.table_mut(*table);
                             kept.unlearn(id, columns);
                             kept.unsettle_row(id, until);
-                        } else if let Some(gone) = kept.remove(id)
-                            && !is_row_of(&gone, columns, key)
-                        {
-                            // It may have been another one all the time.
-                            self.store.distrust(*table, &gone, until);
                         }
                     }
                 }
