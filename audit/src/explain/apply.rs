@@ -167,10 +167,7 @@ impl Entry {
         let kept = store.table_mut(table);
         if beside || kept.is_too_early(&columns, &key, self.from) {
             // Whoever left the doubt may have come later, and have taken it away again.
-            kept.distrust(&columns, &key, self.window.done);
-            for id in kept.candidates(&columns, &key) {
-                kept.remove(id);
-            }
+            store.take_out(table, &columns, &key, self.window.done);
             return None;
         }
         kept.cleared(&columns, &key, self.window.done);
@@ -216,8 +213,7 @@ impl Entry {
         let late = kept.live(columns, key);
         // What was learned meanwhile may have come before or after.
         if early || late.is_some() {
-            kept.distrust(columns, key, self.window.done);
-            late.into_iter().for_each(|(id, _)| drop(kept.remove(id)));
+            store.take_out(table, columns, key, self.window.done);
         } else {
             kept.left(columns, key, self.window.done);
         }

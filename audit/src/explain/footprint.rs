@@ -18,7 +18,7 @@ use crate::value::compare::same_cells;
 use std::sync::Arc;
 
 /// One row that is written, and the step that does it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Written {
     step: usize,
     table: TableId,
@@ -28,7 +28,7 @@ struct Written {
     after: Option<Row>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Footprint {
     touches: Vec<(usize, Touch)>,
     /// What it depends on there.
@@ -42,6 +42,8 @@ pub struct Footprint {
     wild: Vec<TableId>,
     /// It is not known of any of its tables what was read or written there.
     is_boundless: bool,
+    /// Tables to which its answers say that it wrote something else than it would as things are.
+    elsewhere: Vec<TableId>,
     /// Nobody knows which tables it wrote.
     anything: bool,
     /// It changes more than rows: the catalog, the session, or nobody knows what.
@@ -77,6 +79,10 @@ impl Footprint {
             }),
             ..Footprint::default()
         };
+        let differs = |step: &usize| attempt.wrote.contains(step) && !says_nothing(txn, *step);
+        if attempt.wrong_steps.iter().any(differs) {
+            footprint.elsewhere = attempt.may_have_written.clone();
+        }
         for read in &attempt.reads {
             let touches = read.touches.iter().map(|t| (read.step, t.clone()));
             footprint.touches.extend(touches);
@@ -126,6 +132,7 @@ impl Footprint {
         }
         self.run_wild(&other.wild);
         self.is_boundless &= other.is_boundless;
+        self.elsewhere.extend(other.elsewhere);
         self.anything |= other.anything;
         self.beyond_rows |= other.beyond_rows;
         self.snapshot_done = self.snapshot_done.max(other.snapshot_done);
@@ -155,6 +162,22 @@ impl Footprint {
                 self.wild.push(*table);
             }
         }
+    }
+
+    /// There are other ways that explain its answers: where it was on this one says nothing about where else it may be.
+    pub fn keep_to_answers(&mut self) {
+        self.elsewhere.clear();
+    }
+
+    /// The same where it does not do what its answers say: what it writes once somebody else has come before it, nobody
+    /// knows. `None` if it does.
+    pub fn let_loose(&self) -> Option<Footprint> {
+        if self.elsewhere.is_empty() {
+            return None;
+        }
+        let mut loose = self.clone();
+        loose.run_wild(&self.elsewhere);
+        Some(loose)
     }
 
     /// Whether both write the same, so that nobody can tell by whom of them something was written.
@@ -370,6 +393,14 @@ impl Footprint {
 
     fn touches_table(&self, table: TableId) -> bool {
         self.may_write_table(table) || self.touches.iter().any(|(_, t)| t.table() == table)
+    }
+}
+
+/// Whether the answer says that a step wrote nothing.
+fn says_nothing(txn: &Transaction, step: usize) -> bool {
+    match txn.steps.get(step).map(|step| &step.seen.outcome) {
+        Some(Outcome::Answer(answer)) => answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0")),
+        _ => false,
     }
 }
 

@@ -230,7 +230,7 @@ impl Explainer {
                 continue;
             }
             let other = self.task(&other);
-            let theirs = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            let theirs = self.effects(&mut world, &other);
             // Whoever writes nothing leaves what the others write as it is. To forget it makes the search shorter all the
             // same, and the next answer shows it again, but not what a routine wrote.
             if !writes && theirs.calls {

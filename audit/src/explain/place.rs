@@ -653,7 +653,7 @@ impl Explainer {
                 continue;
             }
             let other = self.task(&other);
-            let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+            let footprint = self.effects(world, &other);
             let matters = own.depends_on(&task.txn, &footprint, other.txn.sent(), only_effects);
             if !footprint.writes() || !matters {
                 continue;
@@ -664,6 +664,16 @@ impl Explainer {
             found.push((other, footprint));
         }
         Some(found)
+    }
+
+    /// Where somebody reads and writes that may have come before. Unless its statements say where, it may be anywhere once
+    /// others have come before it, if it does not do what its answers say as things are.
+    pub(super) fn effects(&mut self, world: &mut World, other: &Task) -> Arc<Footprint> {
+        let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
+        match footprint.let_loose() {
+            Some(loose) if self.spot(world, &other.txn).is_none() => Arc::new(loose),
+            _ => footprint,
+        }
     }
 
     /// Of two writers one order is taken: whoever can tell which was first may be explained by the other one.

@@ -322,7 +322,10 @@ impl World {
             if ways > WAYS_MAX {
                 return None;
             }
-            let on_this = Footprint::new(txn, &attempt, &self.store);
+            let mut on_this = Footprint::new(txn, &attempt, &self.store);
+            if !tolerant {
+                on_this.keep_to_answers();
+            }
             match &mut footprint {
                 Some(all) => all.join(on_this),
                 None => footprint = Some(on_this),
@@ -471,7 +474,8 @@ impl World {
                         continue;
                     }
                     let kept = self.store.table_mut(*table);
-                    if unique && !attempt.may_have_moved.contains(table) {
+                    let moved = attempt.may_have_moved.contains(table);
+                    if unique && !moved {
                         // Whatever it did, whether there is such a row has not changed.
                         for id in kept.candidates(columns, key) {
                             kept.unlearn(id, columns);
@@ -479,10 +483,16 @@ impl World {
                         }
                         continue;
                     }
-                    let told = own.is_some_and(|own| !own.replaced.is_empty());
                     kept.distrust(columns, key, until);
-                    if !told || attempt.calls {
-                        for id in kept.candidates(columns, key) {
+                    for id in kept.candidates(columns, key) {
+                        let told = own.is_some_and(|own| own.replaced.contains_key(&id));
+                        if told && !attempt.calls {
+                            continue;
+                        }
+                        if moved {
+                            self.store.take_out_row(*table, id, columns, key, until);
+                        } else {
+                            let kept = self.store.table_mut(*table);
                             kept.unlearn(id, columns);
                             kept.unsettle_row(id, until);
                         }

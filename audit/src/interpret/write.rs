@@ -9,7 +9,7 @@ use crate::sql::plan::{
     ConflictAction, Delete, Expr, Insert, InsertValue, Merge, MergeAction, RelationSource, Returning, Select,
     Update,
 };
-use crate::state::catalog::{Action, ForeignKey, Table};
+use crate::state::catalog::{Action, ForeignKey, Table, UniqueKey};
 use crate::state::{Row, RowId, TableId};
 use crate::value::compare::same;
 use crate::value::{Collation, Value};
@@ -443,6 +443,7 @@ impl Run<'_> {
         }
         batch.finish()?;
         if unsure {
+            self.may_be_refused(&table, |column| update.set.iter().any(|(set, _)| set == column));
             // It holds no lock on a row that it did not write: others may have changed that meanwhile.
             self.havoc(&table, "update_of_uncertain_rows");
         } else if open {
@@ -474,6 +475,30 @@ impl Run<'_> {
             self.unseen_cascade(&table, |key| key.target_columns.iter().any(is_set));
         }
         Ok(result)
+    }
+
+    /// Rows of which nobody knows whether they were written may have got a key that is taken, or lack a parent.
+    fn may_be_refused(&self, table: &Table, is_set: impl Fn(&usize) -> bool) {
+        let is_plain =
+            |key: &UniqueKey| key.predicate.is_none() && key.expressions.iter().all(Option::is_none);
+        if table
+            .keys
+            .iter()
+            .any(|key| !is_plain(key) || key.columns.iter().any(&is_set))
+        {
+            self.may_fail(
+                "23505",
+                "a row that may have been written may have a key that is taken",
+            );
+        }
+        let of_parent = |key: &ForeignKey| key.columns.iter().any(&is_set);
+        let of_children = || table.keys.iter().any(|key| key.columns.iter().any(&is_set));
+        if table.foreign_keys.iter().any(of_parent) || (!table.referenced_by.is_empty() && of_children()) {
+            self.may_fail(
+                "23503",
+                "a row that may have been written may break a foreign key",
+            );
+        }
     }
 
     /// What UPDATE leaves of the row with this primary key, which nobody has seen; it is there if it was written.
@@ -589,6 +614,9 @@ impl Run<'_> {
         }
         batch.finish()?;
         if unsure {
+            if !table.referenced_by.is_empty() {
+                self.may_fail("23503", "a row that may have gone may still be referenced");
+            }
             self.havoc(&table, "delete_of_uncertain_rows");
         } else if open {
             match pinned {

@@ -223,10 +223,10 @@ impl Search<'_> {
             if !one_snapshot || (read_by.is_none() && asked.reads_snapshot()) {
                 read_by = Some(step.seen.window.done);
             }
-            let on = |snapshot: &CaseView<'_>| {
+            let on = |snapshot: &CaseView<'_>, latest: &CaseView<'_>| {
                 let views = Views {
                     snapshot,
-                    latest: &latest,
+                    latest,
                     recheck: false,
                 };
                 execute(&asked, number, step, &session, views)
@@ -238,13 +238,18 @@ impl Search<'_> {
                 effects,
                 change,
                 ..
-            } = on(&latest);
+            } = on(&latest, &latest);
             for (nth, seen) in seen.iter().enumerate() {
                 if agrees.is_err() {
                     break;
                 }
                 let overwrites = || overwrites_unseen(&effects, seen, &before.all, &overlay);
-                let really = on(&view(seen));
+                let there = view(seen);
+                // Nor was it there for whoever looks at the newest rows, if it had not been asked for by the end of the statement.
+                let really = match nth == 0 && done == step.seen.window.done {
+                    true => on(&there, &there),
+                    false => on(&there, &latest),
+                };
                 if nth == 0 && forbidden && overwrites() || !is_same(&effects, &really.effects) {
                     return None;
                 }

@@ -532,6 +532,44 @@ impl Store {
         }
     }
 
+    /// Nobody knows which rows have this key: those that may have it now are taken out, and it is not known either where
+    /// else they were. Those that have another one by now stay.
+    pub fn take_out(&mut self, table: TableId, columns: &[usize], key: &[Value], until: Nanos) {
+        let ids = self.table_mut(table).candidates(columns, key);
+        self.table_mut(table).distrust(columns, key, until);
+        for id in ids {
+            self.take_out_row(table, id, columns, key, until);
+        }
+    }
+
+    /// The same, of one row.
+    pub fn take_out_row(
+        &mut self,
+        table: TableId,
+        id: RowId,
+        columns: &[usize],
+        key: &[Value],
+        until: Nanos,
+    ) {
+        let kept = self.table_mut(table);
+        let Some(chain) = kept.chain(id) else { return };
+        let newest = chain.versions.last().and_then(|v| v.row.as_ref());
+        if !newest.is_some_and(|row| has_key(row, columns, key)) {
+            return;
+        }
+        let forms: Vec<Row> = chain.versions.iter().filter_map(|v| v.row.clone()).collect();
+        kept.remove(id);
+        let is_elsewhere = |row: &&Row| {
+            columns
+                .iter()
+                .zip(key)
+                .any(|(c, v)| Key(row[*c].clone()) != Key(v.clone()))
+        };
+        for row in forms.iter().filter(is_elsewhere) {
+            self.distrust(table, row, until);
+        }
+    }
+
     /// Whether the rows of a table can be told from each other.
     pub fn is_keyed(&self, table: TableId) -> bool {
         let table = self.catalog.table(table);

@@ -236,3 +236,27 @@ fn the_audit_agrees_with_the_reference() {
         caught + unknown
     );
 }
+
+/// Whoever had ended before anybody asked to delete a row has not put it back, though it would have written the same.
+#[test]
+fn nobody_puts_back_what_nobody_had_asked_to_delete() {
+    let text = "init: create table kv (k int primary key, v int)\n\
+                init: insert into kv values (1, null) => INSERT 0 1\n\
+                s1: set default_transaction_isolation = 'serializable'\n\
+                s2: set default_transaction_isolation = 'serializable'\n\
+                s3: set default_transaction_isolation = 'serializable'\n\
+                s1: insert into kv values (1, null) on conflict (k) do update set v = kv.v + 1 => INSERT 0 1\n\
+                s2: begin\n\
+                s2: update kv set v = v + 4 returning k, v => (1, null)\n\
+                s2: delete from kv where k = 1 ...\n\
+                s3: begin\n\
+                s3: insert into kv values (2, 4) ...\n\
+                s2: ... => DELETE 1\n\
+                s2: commit ...\n\
+                s3: ... => INSERT 0 1\n\
+                s2: ... => COMMIT\n\
+                s3: select k, v from kv => (1, null) (2, 4)\n\
+                s3: commit\n";
+    assert_eq!(reference(text), Verdict::Wrong);
+    assert_eq!(audit(text).0, Verdict::Wrong);
+}

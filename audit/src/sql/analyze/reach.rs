@@ -3,8 +3,8 @@
 //! In: a planned statement. Out: [`Touches::moved`] and [`Touches::astray`]. What is not plain to see counts as both.
 
 use crate::sql::plan::{
-    Access, Body, Expr, From, Insert, InsertValue, Kind, Planned, RelationSource, Select, Source, Step,
-    Touches,
+    Access, Body, ConflictAction, Expr, From, Insert, InsertValue, Kind, Planned, RelationSource, Select,
+    Source, Step, Touches, Update,
 };
 use crate::state::{Catalog, TableId};
 
@@ -19,21 +19,48 @@ pub(super) fn reach(kind: &Kind, touches: &mut Touches, is_plain: bool, catalog:
         return;
     }
     let keeps_keys = match kind {
-        Kind::Update(update) => {
-            let sets = |column: &usize| update.set.iter().any(|(set, _)| set == column);
-            let table = catalog.table(update.table);
-            let any = table.is_none_or(|t| t.keys.iter().any(|key| key.columns.iter().any(sets)));
-            update.ctes.is_empty() && !any
-        }
+        Kind::Update(update) => update.ctes.is_empty() && !sets_key(update, catalog),
         _ => false,
     };
     if !keeps_keys || !is_plain {
         touches.moved = touches.written.clone();
     }
     let decided = is_plain && deciding(kind, catalog).is_some_and(|exprs| exprs.into_iter().all(is_flat));
-    if !decided {
+    // Where a row goes that gets another key is not where it was looked for.
+    let leads_away = match kind {
+        Kind::Update(update) => sets_key(update, catalog),
+        Kind::Insert(insert) => moves_on_conflict(insert, catalog),
+        _ => false,
+    };
+    if !decided || leads_away {
         touches.astray = touches.written.clone();
     }
+}
+
+/// Whether an update may change by which key a row is found: one of its table, or the one by which it is looked for.
+fn sets_key(update: &Update, catalog: &Catalog) -> bool {
+    let sets = |column: &usize| update.set.iter().any(|(set, _)| set == column);
+    let table = catalog.table(update.table);
+    let of_table = table.is_none_or(|t| t.keys.iter().any(|key| key.columns.iter().any(sets)));
+    let looked_for = match &update.select.from {
+        Some(From::Scan(scan)) => match &scan.access {
+            Access::All => false,
+            Access::Lookup { columns, .. } => columns.iter().any(sets),
+            Access::AnyOf { column, .. } => sets(column),
+        },
+        _ => false,
+    };
+    of_table || looked_for
+}
+
+/// Whether an insert may give another key to a row that is there already.
+fn moves_on_conflict(insert: &Insert, catalog: &Catalog) -> bool {
+    let Some(ConflictAction::Update { set, .. }) = insert.conflict.as_ref().map(|c| &c.action) else {
+        return false;
+    };
+    let sets = |column: &usize| set.iter().any(|(set, _)| set == column);
+    let table = catalog.table(insert.table);
+    table.is_none_or(|t| t.keys.iter().any(|key| key.columns.iter().any(sets)))
 }
 
 /// The tables of which a routine may write other rows if it reads something else: all but those of which each
