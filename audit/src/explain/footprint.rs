@@ -80,7 +80,9 @@ impl Footprint {
             ..Footprint::default()
         };
         let differs = |step: &usize| attempt.wrote.contains(step) && !says_nothing(txn, *step);
-        if attempt.wrong_steps.iter().any(differs) {
+        // Calls are taken to do what they do as things are, in as many ways as they can go: whoever waits for others would
+        // be everywhere otherwise.
+        if !attempt.calls && attempt.wrong_steps.iter().any(differs) {
             footprint.elsewhere = attempt.may_have_written.clone();
         }
         for read in &attempt.reads {
@@ -162,11 +164,6 @@ impl Footprint {
                 self.wild.push(*table);
             }
         }
-    }
-
-    /// There are other ways that explain its answers: where it was on this one says nothing about where else it may be.
-    pub fn keep_to_answers(&mut self) {
-        self.elsewhere.clear();
     }
 
     /// The same where it does not do what its answers say: what it writes once somebody else has come before it, nobody

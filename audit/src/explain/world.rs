@@ -322,10 +322,7 @@ impl World {
             if ways > WAYS_MAX {
                 return None;
             }
-            let mut on_this = Footprint::new(txn, &attempt, &self.store);
-            if !tolerant {
-                on_this.keep_to_answers();
-            }
+            let on_this = Footprint::new(txn, &attempt, &self.store);
             match &mut footprint {
                 Some(all) => all.join(on_this),
                 None => footprint = Some(on_this),
