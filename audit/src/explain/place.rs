@@ -666,13 +666,13 @@ impl Explainer {
         Some(found)
     }
 
-    /// Where somebody reads and writes that may have come before. Unless its statements say where, it may be anywhere once
-    /// others have come before it, if it does not do what its answers say as things are.
+    /// Where somebody reads and writes that may have come before: it may be anywhere once others have come before it, if it
+    /// does not do what its answers say as things are.
     pub(super) fn effects(&mut self, world: &mut World, other: &Task) -> Arc<Footprint> {
         let footprint = world.footprint(&other.txn, &other.rules, &other.session, &self.planner);
         match footprint.let_loose() {
-            Some(loose) if self.spot(world, &other.txn).is_none() => Arc::new(loose),
-            _ => footprint,
+            Some(loose) => Arc::new(loose),
+            None => footprint,
         }
     }
 
