@@ -16,6 +16,7 @@ mod mutate;
 mod profiles;
 mod simulate;
 mod bykey;
+mod calls;
 mod columns;
 mod apart;
 mod thrift;
