@@ -13,6 +13,7 @@ use crate::explain::run::{Scene, run};
 use crate::explain::session::SessionState;
 use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
+use crate::interpret::Heed;
 use crate::points::{Chooser, CommitId, Order};
 use crate::trace::{Nanos, Observation, Window};
 use crate::verdict::Coverage;
@@ -247,7 +248,7 @@ fn explains_in(
         variant.steps.len() - 1
     };
     for _ in 0..64 {
-        let attempt = run(variant, rules, &scene, &suspect.session, &chooser, true);
+        let attempt = run(variant, rules, &scene, &suspect.session, &chooser, Heed::Compared);
         // An answer that only agrees because something is unknown explains nothing.
         let firm = attempt.judged[last]
             .as_ref()

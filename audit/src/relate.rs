@@ -14,6 +14,7 @@ use crate::control::Control;
 use crate::explain::run::{Scene, run};
 use crate::explain::world::World;
 use crate::explain::{Explainer, Suspect};
+use crate::interpret::Heed;
 use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
 use crate::trace::{Nanos, Window};
@@ -234,7 +235,7 @@ impl Place<'_> {
             &scene,
             &member.session,
             &chooser,
-            true,
+            Heed::Compared,
         );
         let firm = attempt.judged[0].as_ref()?.coverage == Coverage::Checked;
         match attempt.wrong {

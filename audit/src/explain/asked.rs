@@ -7,7 +7,7 @@
 //! Always true: a name that this session was not seen preparing or declaring is unknown, never an error.
 
 use super::session::SessionState;
-use crate::interpret::{self, Execution, Expect, Fetch, Portal, PortalName, Views};
+use crate::interpret::{self, Execution, Expect, Fetch, Heed, Portal, PortalName, Views};
 use crate::sql::plan::{AllAsks, Body, Distinct, FetchDirection, RelationSource};
 use crate::sql::{Kind, Planner, Prepared};
 use crate::state::{Catalog, TableId};
@@ -208,13 +208,13 @@ impl Asked {
         matches!(self.act, Act::Run)
     }
 
-    /// Runs it on the views; only `until_wrong` if what it does matters only where its answer is right.
+    /// Runs it on the views.
     pub fn perform(
         &self,
         seen: &Observation,
         session: &SessionState,
         views: Views<'_>,
-        until_wrong: bool,
+        heed: Heed,
     ) -> (Execution, Change) {
         let context = &session.context;
         let planned = &*self.prepared.planned;
@@ -226,7 +226,7 @@ impl Asked {
                 return interpret::widened(planned, "session_replication_role", context);
             }
             let told = interpret::Told {
-                until_wrong,
+                heed,
                 ..interpret::Told::of(&seen.outcome)
             };
             interpret::execute_told(&self.prepared, &self.parameters, told, views, context)

@@ -80,8 +80,7 @@ impl Footprint {
             ..Footprint::default()
         };
         let differs = |step: &usize| attempt.wrote.contains(step) && !says_nothing(txn, *step);
-        // Calls are taken to do what they do as things are, in as many ways as they can go: whoever waits for others would
-        // be everywhere otherwise.
+        // A call goes on by its answer: it is where it says that it was, or nobody knows where.
         if !attempt.calls && attempt.wrong_steps.iter().any(differs) {
             footprint.elsewhere = attempt.may_have_written.clone();
         }

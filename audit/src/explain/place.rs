@@ -16,7 +16,7 @@ use super::world::{Explained, Taken, World, Wrote};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::control::Control;
-use crate::interpret::Difference;
+use crate::interpret::{Difference, Heed};
 use crate::points::choose::Decision;
 use crate::points::{Chooser, CommitId, PointId};
 use crate::reference::Member;
@@ -295,7 +295,8 @@ impl Explainer {
             if !spend(&mut budget.runs) {
                 return true;
             }
-            let mut attempt = run(&task.txn, &task.rules, scene, &task.session, chooser, false);
+            let (txn, rules, session) = (&task.txn, &task.rules, &task.session);
+            let mut attempt = run(txn, rules, scene, session, chooser, Heed::UntilWrong);
             budget.charge(&attempt);
             if chooser.borrow().is_repeated() {
                 all.look(task, &attempt, scene);

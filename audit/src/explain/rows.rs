@@ -12,7 +12,7 @@ use super::asked::Asked;
 use super::session::SessionState;
 use super::world::World;
 use super::{Accusation, Explainer};
-use crate::interpret::{Expect, Match, Views};
+use crate::interpret::{Expect, Heed, Match, Views};
 use crate::points::Order;
 use crate::state::store::Chain;
 use crate::state::view::{Knowledge, has_key};
@@ -63,7 +63,10 @@ fn is_explained(world: &World, asked: &Asked, seen: &Observation, session: &Sess
             table: rows.table,
             rows: picked,
         };
-        asked.perform(seen, session, Views::one(&view), false).0.expect
+        asked
+            .perform(seen, session, Views::one(&view), Heed::Compared)
+            .0
+            .expect
     };
     let mut missing: Vec<&Cells> = answer.rows.iter().collect();
     let mut picked: Vec<(RowId, Row)> = Vec::new();

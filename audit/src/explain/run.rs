@@ -11,7 +11,7 @@ use super::crash;
 use super::session::SessionState;
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
-use crate::interpret::{self, Difference, Effect, Execution, Learned, Match, Touch, Views};
+use crate::interpret::{self, Difference, Effect, Execution, Heed, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::sql::plan::{AllAsks, Ddl};
 use crate::sql::{Kind, Planned, Planner};
@@ -230,17 +230,17 @@ impl Attempt {
     }
 }
 
-/// Runs `txn`; stops at the first wrong answer unless `tolerant`. A run that crashes says nothing.
+/// Runs `txn`; how far is a matter of what its answers are to it. A run that crashes says nothing.
 pub fn run(
     txn: &Transaction,
     rules: &LevelRules,
     scene: &Scene<'_>,
     session: &SessionState,
     chooser: &RefCell<Chooser>,
-    tolerant: bool,
+    heed: Heed,
 ) -> Attempt {
     // Nothing but the chooser is changed by a run, and that holds nothing that could be half done.
-    let ran = AssertUnwindSafe(|| run_through(txn, rules, scene, session, chooser, tolerant));
+    let ran = AssertUnwindSafe(|| run_through(txn, rules, scene, session, chooser, heed));
     catch_unwind(ran).unwrap_or_else(|panic| crash::widened(txn, scene, session, &*panic))
 }
 
@@ -250,7 +250,7 @@ fn run_through(
     scene: &Scene<'_>,
     session: &SessionState,
     chooser: &RefCell<Chooser>,
-    tolerant: bool,
+    heed: Heed,
 ) -> Attempt {
     let mut attempt = Attempt::new(txn, session);
     let mut savepoints: Vec<Saved> = Vec::new();
@@ -277,17 +277,8 @@ fn run_through(
         }
         #[cfg(test)]
         crash::if_told("run", &step.seen.text);
-        run_step(
-            at,
-            step,
-            rules,
-            scene,
-            chooser,
-            &mut attempt,
-            &mut snapshot,
-            tolerant,
-        );
-        if attempt.wrong.is_some() && !tolerant {
+        run_step(at, step, rules, scene, chooser, &mut attempt, &mut snapshot, heed);
+        if attempt.wrong.is_some() && heed == Heed::UntilWrong {
             break;
         }
         if chooser.borrow().is_contradiction() || chooser.borrow().is_repeated() {
@@ -350,7 +341,7 @@ fn run_step(
     chooser: &RefCell<Chooser>,
     attempt: &mut Attempt,
     snapshot: &mut Option<Window>,
-    tolerant: bool,
+    heed: Heed,
 ) {
     let seen = &step.seen;
     let unchecked = |reason: &str, shape: Arc<str>| {
@@ -433,7 +424,7 @@ fn run_step(
             latest: &latest,
             recheck: by_statement,
         };
-        let (execution, change) = asked_for.perform(seen, &attempt.session, views, !tolerant);
+        let (execution, change) = asked_for.perform(seen, &attempt.session, views, heed);
         let providers = read.providers.into_inner();
         (execution, change, providers, latest.claimed.into_inner())
     };

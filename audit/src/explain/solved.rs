@@ -17,7 +17,7 @@ use super::run::{SNAPSHOT, Scene, is_statement_level};
 use super::world::World;
 use crate::assemble::Step;
 use crate::control::Control;
-use crate::interpret::{Expect, Views};
+use crate::interpret::{Expect, Heed, Views};
 use crate::points::{Chooser, CommitId, PointId};
 use crate::solve::alone::{Alone, Without};
 use crate::solve::chains::{OpenRows, open_rows};
@@ -227,7 +227,7 @@ impl<'a> Asking<'a> {
                 latest: view,
                 recheck: false,
             };
-            let (execution, _) = asked.perform(&step.seen, &self.task.session, views, false);
+            let (execution, _) = asked.perform(&step.seen, &self.task.session, views, Heed::Compared);
             execution.expect
         };
         let lone = |id: RowId, row: Option<&Row>| {

@@ -14,7 +14,7 @@ use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
 use super::spot::Spot;
 use crate::assemble::Transaction;
-use crate::interpret::Touch;
+use crate::interpret::{Heed, Touch};
 use crate::points::choose::Decision;
 use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
@@ -245,7 +245,14 @@ impl World {
         planner: &Planner,
     ) -> Attempt {
         let chooser = RefCell::new(Chooser::default());
-        run::run(txn, rules, &self.scene(planner, None), session, &chooser, true)
+        run::run(
+            txn,
+            rules,
+            &self.scene(planner, None),
+            session,
+            &chooser,
+            Heed::Compared,
+        )
     }
 
     /// Where a writer that is still to come reads and writes.
@@ -274,19 +281,20 @@ impl World {
         planner: &Planner,
     ) -> Footprint {
         let chooser = RefCell::new(Chooser::default());
-        let attempt = run::run(txn, rules, &self.scene(planner, None), session, &chooser, true);
+        let scene = self.scene(planner, None);
+        let attempt = run::run(txn, rules, &scene, session, &chooser, Heed::Believed);
         let footprint = || Footprint::new(txn, &attempt, &self.store);
         let open = chooser.borrow().open();
         if !attempt.calls || open == 0 {
             return footprint();
         }
-        let ways = |tolerant, begun| self.ways(txn, rules, session, planner, tolerant, begun);
+        let ways = |heed, begun| self.ways(txn, rules, session, planner, heed, begun);
         let begun = (chooser, footprint());
         let found = match attempt.wrong.is_none() && !begun.0.borrow().is_contradiction() {
-            true => ways(false, Some(begun)),
+            true => ways(Heed::UntilWrong, Some(begun)),
             false => {
-                let anyway = || (open <= OPEN_MAX).then(|| ways(true, Some(begun)));
-                ways(false, None).or_else(|| anyway().flatten())
+                let anyway = || (open <= OPEN_MAX).then(|| ways(Heed::Believed, Some(begun)));
+                ways(Heed::UntilWrong, None).or_else(|| anyway().flatten())
             }
         };
         found.unwrap_or_else(|| {
@@ -298,15 +306,15 @@ impl World {
         })
     }
 
-    /// Where it is on all the ways that it can go, the first of which may have `begun`; unless `tolerant`, on those that
-    /// explain its answers. `None` if there are too many, or none.
+    /// Where it is on all the ways that it can go, the first of which may have `begun`, or on those only that explain
+    /// its answers. `None` if there are too many, or none.
     fn ways(
         &self,
         txn: &Transaction,
         rules: &LevelRules,
         session: &SessionState,
         planner: &Planner,
-        tolerant: bool,
+        heed: Heed,
         begun: Option<(RefCell<Chooser>, Footprint)>,
     ) -> Option<Footprint> {
         let scene = self.scene(planner, None);
@@ -316,9 +324,9 @@ impl World {
             if footprint.is_some() && !chooser.borrow_mut().next() {
                 return footprint.filter(|_| ways > 0);
             }
-            let attempt = run::run(txn, rules, &scene, session, &chooser, tolerant);
+            let attempt = run::run(txn, rules, &scene, session, &chooser, heed);
             let is_over = chooser.borrow().is_repeated() || chooser.borrow().is_contradiction();
-            ways += usize::from((tolerant || attempt.wrong.is_none()) && !is_over);
+            ways += usize::from((heed == Heed::Believed || attempt.wrong.is_none()) && !is_over);
             if ways > WAYS_MAX {
                 return None;
             }

@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::explain::Explainer;
 use crate::explain::run::{Scene, run};
 use crate::explain::world::World;
-use crate::interpret::Touch;
+use crate::interpret::{Heed, Touch};
 use crate::points::{Chooser, CommitId};
 use crate::reference::Member;
 use crate::state::catalog::{Function, Table, TableKind};
@@ -117,7 +117,7 @@ impl Place<'_> {
             let alone = only_step(&member.txn, at, |window| window);
             let chooser = RefCell::new(Chooser::default());
             let rules = statement_snapshots();
-            let attempt = run(&alone, &rules, &scene, &member.session, &chooser, true);
+            let attempt = run(&alone, &rules, &scene, &member.session, &chooser, Heed::Compared);
             for touch in attempt.reads.iter().flat_map(|read| &read.touches) {
                 self.take(touch, needed);
             }

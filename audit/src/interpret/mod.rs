@@ -122,6 +122,18 @@ pub enum Effect {
     },
 }
 
+/// What the answer of a call is to the run of its routine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heed {
+    /// Compared with what comes of it.
+    #[default]
+    Compared,
+    /// The same; a run that cannot have given this answer need not be finished.
+    UntilWrong,
+    /// Where it finds something else it goes on as if it had found what was answered: to learn where it was.
+    Believed,
+}
+
 /// Whether a condition may accept a row, long after its statement was executed.
 pub type RowFilter = Arc<dyn Fn(&Row) -> bool + Send + Sync>;
 
@@ -214,8 +226,8 @@ pub struct Told<'a> {
     pub written: Option<u64>,
     /// The whole of it.
     pub answer: Option<&'a Answer>,
-    /// What it does matters only if this can be its answer.
-    pub until_wrong: bool,
+    /// What it is to a call.
+    pub heed: Heed,
 }
 
 impl<'a> Told<'a> {
@@ -231,7 +243,7 @@ impl<'a> Told<'a> {
             copy: answer.copy.as_deref(),
             written: answer.tag.as_deref().and_then(count),
             answer: Some(answer),
-            until_wrong: false,
+            heed: Heed::Compared,
         }
     }
 }
@@ -278,7 +290,7 @@ pub fn execute_told(
         );
     }
     run.told.set(told.written);
-    run.answered = told.answer.map(|answer| (answer, told.until_wrong));
+    run.answered = told.answer.map(|answer| (answer, told.heed));
     let result = statement(&run, &planned.kind, told.copy);
     let mut execution = match result {
         Ok(expect) => Execution {

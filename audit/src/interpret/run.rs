@@ -1,7 +1,7 @@
 //! One execution of one statement: what all its parts share.
 
 use super::routine::path::Path;
-use super::{Cut, Effect, RowFilter, Touch, Views};
+use super::{Cut, Effect, Heed, RowFilter, Touch, Views};
 use crate::sql::plan::{AllAsks, Asks, Cte, CteQuery, Expr, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
 use crate::trace::Answer;
@@ -120,8 +120,8 @@ pub(super) struct Run<'a> {
     pub several_writers: bool,
     /// How many rows the statement wrote, if its answer says so.
     pub told: Cell<Option<u64>>,
-    /// Its answer, if it is known; and whether it matters what it does if that is another one.
-    pub answered: Option<(&'a Answer, bool)>,
+    /// Its answer, if it is known; and what that is to a call.
+    pub answered: Option<(&'a Answer, Heed)>,
     /// What the sequences that were drawn from give next.
     drawn: RefCell<BTreeMap<TableId, Option<i64>>>,
     /// Rows are made in an order of the server's choice: which of them got which value is not known.

@@ -19,7 +19,7 @@ use crate::assemble::{Step, Transaction};
 use crate::explain::asked::{Asked, Change};
 use crate::explain::claim::{self, Claim};
 use crate::explain::session::SessionState;
-use crate::interpret::{Difference, Effect, Learned, Match, Views};
+use crate::interpret::{Difference, Effect, Heed, Learned, Match, Views};
 use crate::points::CommitId;
 use crate::sql::Planner;
 use crate::state::overlay::{OWN, Overlay};
@@ -124,7 +124,7 @@ fn is_judged(step: &Step) -> bool {
 
 fn execute(asked: &Asked, at: usize, step: &Step, session: &SessionState, views: Views<'_>) -> Done {
     let catalog = views.snapshot.catalog();
-    let (execution, change) = asked.perform(&step.seen, session, views, false);
+    let (execution, change) = asked.perform(&step.seen, session, views, Heed::Compared);
     let mut effects = execution.effects;
     let agrees = match execution.expect.compare(&step.seen.outcome) {
         Match::Differs(difference) => Err(difference),

@@ -3,7 +3,7 @@
 use super::changes::Changes;
 use super::ended::unknown_unless_same;
 use super::path::Path;
-use super::shown::{Shown, Witnesses};
+use super::shown::{Shown, Strayed, Witnesses};
 use super::{FORKS_MAX, STEPS_MAX};
 use crate::interpret::Views;
 use crate::interpret::run::{Fault, Outcome, Run};
@@ -45,6 +45,8 @@ pub(super) struct Body<'b, 'a> {
     pub(super) shown: Option<Shown>,
     /// Variables whose value was taken from there: it says nothing about them.
     pub(super) taken: Vec<usize>,
+    /// Where it went on by what was answered.
+    pub(super) strayed: Strayed,
     /// What may tell whether the last statement found something.
     pub(super) witnesses: Option<Witnesses>,
     pub(super) returned: Option<Value>,

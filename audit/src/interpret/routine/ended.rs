@@ -12,6 +12,8 @@ pub(super) struct Ended {
     pub(super) effects: Vec<Effect>,
     /// How many statements read a snapshot without locking what they read.
     pub(super) reads: usize,
+    /// A variable that would have been answered, had it not gone on by the answer.
+    pub(super) strayed: Option<(usize, Value)>,
 }
 
 impl Ended {

@@ -24,7 +24,7 @@ use crate::value::Value;
 use body::Body;
 use changes::{Changes, Layer};
 use ended::Ended;
-use shown::Shown;
+use shown::{Shown, Strayed};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -73,7 +73,12 @@ impl Run<'_> {
             ..Rows::default()
         };
         let values = match self.run_body(routine, arguments, self.shown(routine, &rows)) {
-            Ok(ended) => outputs().map(|place| ended.variables[*place].clone()).collect(),
+            Ok(ended) => outputs()
+                .map(|place| match &ended.strayed {
+                    Some((variable, value)) if variable == place => value.clone(),
+                    _ => ended.variables[*place].clone(),
+                })
+                .collect(),
             Err(Fault::Refuted { variable, value }) => outputs()
                 .map(|place| match *place == variable {
                     true => value.clone(),
@@ -99,10 +104,10 @@ impl Run<'_> {
 
     /// What the answer says about the OUT arguments.
     fn shown(&self, routine: &Routine, rows: &Rows) -> Option<Shown> {
-        let (answer, until_wrong) = self.answered?;
+        let (answer, heed) = self.answered?;
         let decoded = Expect::success(self.context.clone()).decoded(rows, answer).ok()?;
         let row = decoded.into_iter().next()?;
-        (row.len() == routine.outputs.len()).then(|| Shown::of(routine, row, until_wrong))
+        (row.len() == routine.outputs.len()).then(|| Shown::of(routine, row, heed))
     }
 
     fn run_body(
@@ -238,6 +243,7 @@ impl Run<'_> {
             supposed: 0,
             shown,
             taken: Vec::new(),
+            strayed: Strayed::default(),
             witnesses: None,
             returned: None,
         };
@@ -253,11 +259,14 @@ impl Run<'_> {
             }
         }
         body.run(&routine.body)?;
+        if body.is_lost() {
+            return Fault::unsure("routine_over_unknown");
+        }
         let (returned, mut variables) = (body.returned.take(), std::mem::take(&mut body.variables));
         for variable in body.taken.drain(..) {
             variables[variable] = Value::Unknown;
         }
-        let reads = body.reads;
+        let (reads, strayed) = (body.reads, body.strayed.at.take());
         drop(body);
         let effects = changes.borrow_mut().take();
         Ok(Ended {
@@ -265,6 +274,7 @@ impl Run<'_> {
             variables,
             effects,
             reads,
+            strayed,
         })
     }
 }

@@ -3,9 +3,13 @@
 //! In: the OUT arguments as they were answered. Out: values of variables that nobody would know otherwise; and, where a
 //! variable has another value than was answered, that this run is not what happened, there and not at its end.
 //!
+//! Where the answer is believed, the routine goes on with it instead: it is run for where it was when it gave that answer. Where
+//! it finds nothing although it was somewhere, it is not known where.
+//!
 //! Always true: a value is compared with the answer, or taken from it, only where nothing behind can change it.
 
 use super::body::Body;
+use crate::interpret::Heed;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::plan::{Kind, Planned, RelationSource, Routine};
 use crate::state::Catalog;
@@ -16,8 +20,28 @@ use std::sync::Arc;
 /// The answer of a call, by variable.
 pub(super) struct Shown {
     values: Vec<Option<Value>>,
-    /// A run that cannot have given this answer need not be finished.
-    until_wrong: bool,
+    heed: Heed,
+}
+
+/// Where a routine went on by its answer, and not by what it found.
+#[derive(Default)]
+pub(super) struct Strayed {
+    /// The first variable that had another value, and which.
+    pub(super) at: Option<(usize, Value)>,
+    /// Statements that found nothing, by what they were to fill, as long as the answer does not say what.
+    missed: Vec<Vec<usize>>,
+}
+
+impl Strayed {
+    /// Something must have been found that is not here.
+    fn is_lost(&self) -> bool {
+        self.at.is_some() && !self.missed.is_empty()
+    }
+
+    /// A statement found nothing.
+    pub(super) fn miss(&mut self, filled: &[usize]) {
+        self.missed.push(filled.to_vec());
+    }
 }
 
 /// The variables that a statement filled which may have found nothing; with those that are NULL only then.
@@ -33,12 +57,12 @@ impl Witnesses {
 }
 
 impl Shown {
-    pub(super) fn of(routine: &Routine, row: Vec<Value>, until_wrong: bool) -> Shown {
+    pub(super) fn of(routine: &Routine, row: Vec<Value>, heed: Heed) -> Shown {
         let mut values = vec![None; routine.variables.len()];
         for (place, value) in routine.outputs.iter().zip(row) {
             values[*place] = Some(value).filter(|value| !value.has_unknown());
         }
-        Shown { values, until_wrong }
+        Shown { values, heed }
     }
 }
 
@@ -48,14 +72,18 @@ impl Body<'_, '_> {
         let Some(shown) = self.shown(variable) else {
             return Ok(());
         };
-        let value = &self.variables[variable];
+        let value = self.variables[variable].clone();
         if value.is_unknown() && is_exact(&shown) {
             self.learn(variable, shown);
             self.taken.push(variable);
             return Ok(());
         }
-        match same(value, &shown, Collation::Bytes) {
-            Some(false) => self.refute(variable, value.clone()),
+        match same(&value, &shown, Collation::Bytes) {
+            Some(false) if self.believes(&shown) => {
+                self.believe((variable, value), variable, shown);
+                Ok(())
+            }
+            Some(false) => self.refute(variable, value),
             _ => Ok(()),
         }
     }
@@ -84,6 +112,11 @@ impl Body<'_, '_> {
                 Ok(())
             }
             (Some(come), value) => match same(&value, come, Collation::Bytes) {
+                Some(false) if self.believes(come) => {
+                    self.variables[variable] = appended(come.clone());
+                    self.believe((variable, appended(value)), item, come.clone());
+                    Ok(())
+                }
                 Some(false) => self.refute(variable, appended(value)),
                 _ => Ok(()),
             },
@@ -99,6 +132,43 @@ impl Body<'_, '_> {
             never_null: places.map(|place| filled[place]).collect(),
             filled: filled.to_vec(),
         });
+    }
+
+    /// What was filled by a statement that found nothing, or not, goes on as it was answered.
+    pub(super) fn found(&mut self, planned: &Planned, filled: &[usize], nothing: bool) {
+        if self.shown.as_ref().is_some_and(|s| s.heed == Heed::Believed) {
+            self.witness(planned, filled);
+            if nothing {
+                self.strayed.miss(filled);
+            }
+        }
+    }
+
+    /// Whether it went on by its answer and did not find what must have been there, or came to another one all the same.
+    pub(super) fn is_lost(&self) -> bool {
+        let Some(shown) = self.shown.as_ref().filter(|s| s.heed == Heed::Believed) else {
+            return false;
+        };
+        let differs = |(value, shown): (&Value, &Option<Value>)| {
+            let shown = shown.as_ref();
+            shown.is_some_and(|shown| same(value, shown, Collation::Bytes) == Some(false))
+        };
+        self.strayed.is_lost() || self.variables.iter().zip(&shown.values).any(differs)
+    }
+
+    fn believes(&self, value: &Value) -> bool {
+        let believed = self.shown.as_ref().is_some_and(|s| s.heed == Heed::Believed);
+        believed && self.supposed == 0 && is_exact(value)
+    }
+
+    /// A variable goes on as it was answered, though another one had another value than was `found`.
+    fn believe(&mut self, found: (usize, Value), variable: usize, value: Value) {
+        self.strayed.at.get_or_insert(found);
+        // Later it may have taken another way already.
+        if self.witnesses.as_ref().is_some_and(|w| w.is_about(variable)) {
+            self.strayed.missed.retain(|filled| !filled.contains(&variable));
+        }
+        self.learn(variable, value);
     }
 
     fn shown(&self, variable: usize) -> Option<Value> {
@@ -117,7 +187,7 @@ impl Body<'_, '_> {
 
     /// This run is not what happened, unless what is known is wrong.
     fn refute(&self, variable: usize, value: Value) -> Outcome<()> {
-        let stops = self.shown.as_ref().is_some_and(|shown| shown.until_wrong);
+        let stops = self.shown.as_ref().is_some_and(|s| s.heed == Heed::UntilWrong);
         match stops || self.supposed > 0 {
             true => Err(Fault::Refuted { variable, value }),
             false => Ok(()),

@@ -232,6 +232,9 @@ impl Body<'_, '_> {
                 })?;
                 let known = written.max == Some(written.min);
                 self.count(known.then_some(written.min));
+                if written.min == 0 && !matches!(kind, Kind::Insert(_)) {
+                    self.strayed.miss(&[]);
+                }
                 if known && into.is_some() && written.rows.len() > 1 {
                     return Fault::unsure("routine_order");
                 }
@@ -261,7 +264,11 @@ impl Body<'_, '_> {
                     message: "INTO STRICT".to_owned(),
                 })
             }
-            Some(rows) => self.fill(targets, planned, rows.first()),
+            Some(rows) => {
+                self.fill(targets, planned, rows.first())?;
+                self.found(planned, targets, rows.is_empty());
+                Ok(())
+            }
         }
     }
 
