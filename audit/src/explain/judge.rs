@@ -163,7 +163,7 @@ impl Explainer {
         for (mut world, difference, step) in refuted {
             let own = world.footprint(txn, &task.rules, &task.session, &self.planner);
             let accused = fate.is_none() && without_effect;
-            if !accused && world.may_be_otherwise(txn, &own) {
+            if !accused && (world.may_be_otherwise(txn, &own) || self.doubts_guess(&mut world, task, step)) {
                 let (world, attempt) = self.blend(world, task, ahead);
                 undecided.get_or_insert(attempt);
                 kept.push(world);
@@ -210,6 +210,21 @@ impl Explainer {
         }
         self.wait(task, None, Some(accusation), until, open);
         Fate::Deferred
+    }
+
+    /// Whether something of what a transaction read had to be guessed in a world that does not explain it: then what it
+    /// read is unknown there, and the world may still be what happened.
+    pub(super) fn doubts_guess(&self, world: &mut World, task: &Task, step: usize) -> bool {
+        let sent = task.txn.sent();
+        if !world.store.tables.values().any(|table| table.is_guessed(sent)) {
+            return false;
+        }
+        let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
+        let is_guessed = world.is_guessed(&task.txn, &attempt, step);
+        if is_guessed {
+            world.unlearn(&task.txn, &attempt.reads, step);
+        }
+        is_guessed
     }
 
     /// Applies a transaction that has more places than there is time for: what it and its rivals write is unknown.

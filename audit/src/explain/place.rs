@@ -75,7 +75,7 @@ impl Budget {
         self.runs = self.runs.saturating_sub(places / PLACES_A_RUN);
         if attempt.calls && places <= PLACES_OF_SHORT {
             self.short += 1;
-            self.runs += usize::from(self.short % SHORT_A_RUN != 0);
+            self.runs += usize::from(!self.short.is_multiple_of(SHORT_A_RUN));
         }
     }
 

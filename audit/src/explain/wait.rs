@@ -158,9 +158,11 @@ impl Explainer {
                 }))
             }
         };
-        for (mut world, ..) in refuted {
+        for (mut world, _, step) in refuted {
             let own = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
-            if kept.is_empty() || world.may_be_otherwise(&task.txn, &own) {
+            // What had to be guessed refutes nothing.
+            let is_guess = self.doubts_guess(&mut world, &task, step);
+            if kept.is_empty() || is_guess || world.may_be_otherwise(&task.txn, &own) {
                 kept.push(world);
             }
         }

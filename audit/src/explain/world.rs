@@ -558,7 +558,7 @@ impl World {
         for (table, id) in rows {
             let kept = self.store.table_mut(table);
             kept.unsettle_row(id, until);
-            if let Some(gone) = kept.soften(id, commit) {
+            for gone in kept.soften(id, commit) {
                 self.store.distrust(table, &gone, until);
             }
         }

@@ -247,18 +247,20 @@ impl Table {
     }
 
     /// What `commit` made of a row is a guess: the cells that it changed are unknown, in its version and in all
-    /// later ones, which may be computed from it. Where it inserted or deleted the row, the row is taken out and
-    /// returned: nobody knows whether it is there.
-    pub fn soften(&mut self, id: RowId, commit: CommitId) -> Option<Row> {
-        let chain = self.chain(id)?;
-        let at = chain.versions.iter().position(|v| v.commit == commit)?;
-        let below: Option<Row> = at.checked_sub(1).and_then(|b| chain.versions[b].row.clone());
-        let made = chain.versions[at].row.clone();
-        let (Some(made), Some(_)) = (&made, &below) else {
-            self.remove(id);
-            return made.or(below);
+    /// later ones, which may be computed from it. Where it inserted or deleted the row, the row is taken out, and
+    /// what it was before that and since is returned: nobody knows whether it is there.
+    pub fn soften(&mut self, id: RowId, commit: CommitId) -> Vec<Row> {
+        let versions = self.chain(id).map_or(&[][..], |chain| &chain.versions);
+        let Some(at) = versions.iter().position(|v| v.commit == commit) else {
+            return Vec::new();
         };
-        let made = made.clone();
+        let below: Option<Row> = at.checked_sub(1).and_then(|b| versions[b].row.clone());
+        let (Some(made), Some(_)) = (versions[at].row.clone(), &below) else {
+            let since = versions[at..].iter().filter_map(|v| v.row.clone());
+            let forms = below.into_iter().chain(since).collect();
+            self.remove(id);
+            return forms;
+        };
         let changed: Vec<usize> = (0..made.len())
             .filter(|&c| {
                 below
@@ -275,7 +277,7 @@ impl Table {
             }
             version.row = Some(unknown);
         }
-        None
+        Vec::new()
     }
 
     /// How the row came to be what it is does not matter any more, or is not known: only its newest version stays,
@@ -622,5 +624,23 @@ impl Store {
         for table in all {
             self.forget(table);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_may_not_have_been_inserted_is_missed_wherever_it_was_since() {
+        let mut table = Table::new(Knowledge::Complete);
+        let row = |key: i32| -> Row { vec![Value::Int4(key)].into() };
+        let id = table.fresh_id();
+        table.insert(id, Version::new(CommitId(1), Some(row(3))));
+        table.push(id, Version::new(CommitId(2), Some(row(2))));
+        let gone = table.soften(id, CommitId(1));
+        let keys: Vec<Key> = gone.iter().map(|row| Key(row[0].clone())).collect();
+        assert_eq!(keys, [Key(Value::Int4(3)), Key(Value::Int4(2))]);
+        assert!(table.chain(id).is_none());
     }
 }
