@@ -30,17 +30,21 @@ pub(super) struct Strayed {
     pub(super) at: Option<(usize, Value)>,
     /// Statements that found nothing, by what they were to fill, as long as the answer does not say what.
     missed: Vec<Vec<usize>>,
+    /// One that was to write found nothing.
+    wrote_nothing: bool,
+    /// It went another way than the one on which it gave its answer.
+    is_lost: bool,
 }
 
 impl Strayed {
     /// Something must have been found that is not here.
     fn is_lost(&self) -> bool {
-        self.at.is_some() && !self.missed.is_empty()
+        self.is_lost || (self.at.is_some() && self.wrote_nothing)
     }
 
-    /// A statement found nothing.
-    pub(super) fn miss(&mut self, filled: &[usize]) {
-        self.missed.push(filled.to_vec());
+    /// A statement that was to write found nothing.
+    pub(super) fn write_nothing(&mut self) {
+        self.wrote_nothing = true;
     }
 }
 
@@ -139,7 +143,7 @@ impl Body<'_, '_> {
         if self.shown.as_ref().is_some_and(|s| s.heed == Heed::Believed) {
             self.witness(planned, filled);
             if nothing {
-                self.strayed.miss(filled);
+                self.strayed.missed.push(filled.to_vec());
             }
         }
     }
@@ -164,10 +168,11 @@ impl Body<'_, '_> {
     /// A variable goes on as it was answered, though another one had another value than was `found`.
     fn believe(&mut self, found: (usize, Value), variable: usize, value: Value) {
         self.strayed.at.get_or_insert(found);
-        // Later it may have taken another way already.
         if self.witnesses.as_ref().is_some_and(|w| w.is_about(variable)) {
             self.strayed.missed.retain(|filled| !filled.contains(&variable));
         }
+        // What was not found before may have been there: then it has taken another way since.
+        self.strayed.is_lost |= !self.strayed.missed.is_empty();
         self.learn(variable, value);
     }
 

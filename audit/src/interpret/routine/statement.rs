@@ -233,7 +233,7 @@ impl Body<'_, '_> {
                 let known = written.max == Some(written.min);
                 self.count(known.then_some(written.min));
                 if written.min == 0 && !matches!(kind, Kind::Insert(_)) {
-                    self.strayed.miss(&[]);
+                    self.strayed.write_nothing();
                 }
                 if known && into.is_some() && written.rows.len() > 1 {
                     return Fault::unsure("routine_order");
