@@ -156,6 +156,11 @@ impl Footprint {
         }
     }
 
+    /// Whether it is not known of any of these tables what it writes there.
+    pub fn is_wild_in(&self, tables: &[TableId]) -> bool {
+        tables.iter().all(|table| self.wild.contains(table))
+    }
+
     /// Nobody knows what it writes there.
     pub fn run_wild(&mut self, tables: &[TableId]) {
         for table in tables {

@@ -212,8 +212,8 @@ impl Explainer {
         Fate::Deferred
     }
 
-    /// Whether something of what a transaction read had to be guessed in a world that does not explain it: then what it
-    /// read is unknown there, and the world may still be what happened.
+    /// Whether something of what a transaction read had to be guessed in a world that does not explain it: then that is
+    /// unknown there, and the world may still be what happened.
     pub(super) fn doubts_guess(&self, world: &mut World, task: &Task, step: usize) -> bool {
         let sent = task.txn.sent();
         if !world.store.tables.values().any(|table| table.is_guessed(sent)) {
@@ -222,7 +222,7 @@ impl Explainer {
         let attempt = world.run_anyway(&task.txn, &task.rules, &task.session, &self.planner);
         let is_guessed = world.is_guessed(&task.txn, &attempt, step);
         if is_guessed {
-            world.unlearn(&task.txn, &attempt.reads, step);
+            world.unlearn_guesses(&task.txn, &attempt.reads, step);
         }
         is_guessed
     }

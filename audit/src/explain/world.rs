@@ -293,7 +293,8 @@ impl World {
         let found = match attempt.wrong.is_none() && !begun.0.borrow().is_contradiction() {
             true => ways(Heed::UntilWrong, Some(begun)),
             false => {
-                let anyway = || (open <= OPEN_MAX).then(|| ways(Heed::Believed, Some(begun)));
+                let is_known = !begun.1.is_wild_in(&attempt.may_have_written);
+                let anyway = || (open <= OPEN_MAX && is_known).then(|| ways(Heed::Believed, Some(begun)));
                 ways(Heed::UntilWrong, None).or_else(|| anyway().flatten())
             }
         };
@@ -439,6 +440,16 @@ impl World {
         let until = txn.end.window().done;
         for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
             apply::unlearn(&mut self.store, touch, until);
+        }
+    }
+
+    /// What a step read is unknown until it is seen again, as far as it was guessed.
+    pub fn unlearn_guesses(&mut self, txn: &Transaction, reads: &[StepReads], step: usize) {
+        let (sent, until) = (txn.sent(), txn.end.window().done);
+        for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
+            if run::is_guessed([touch], &self.store, sent) {
+                apply::unlearn(&mut self.store, touch, until);
+            }
         }
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Ended {
     pub(super) reads: usize,
     /// A variable that would have been answered, had it not gone on by the answer.
     pub(super) strayed: Option<(usize, Value)>,
+    /// It is not known where it was.
+    pub(super) is_lost: bool,
 }
 
 impl Ended {

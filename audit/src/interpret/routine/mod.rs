@@ -17,7 +17,7 @@ mod shown;
 
 use super::expect::{Expect, ExpectedRow, Group, Rows};
 use super::run::{Fault, Outcome, Run};
-use super::{Touch, Views};
+use super::{Effect, Touch, Views};
 use crate::sql::plan::Routine;
 use crate::state::{Row, RowId, TableId, View};
 use crate::value::Value;
@@ -73,12 +73,22 @@ impl Run<'_> {
             ..Rows::default()
         };
         let values = match self.run_body(routine, arguments, self.shown(routine, &rows)) {
-            Ok(ended) => outputs()
-                .map(|place| match &ended.strayed {
-                    Some((variable, value)) if variable == place => value.clone(),
-                    _ => ended.variables[*place].clone(),
-                })
-                .collect(),
+            Ok(ended) => {
+                if ended.is_lost {
+                    let tables = self.planned.touches.written.iter();
+                    let anything = tables.map(|table| Effect::Havoc {
+                        table: *table,
+                        reason: "routine_over_unknown".to_owned(),
+                    });
+                    self.effects.borrow_mut().extend(anything);
+                }
+                outputs()
+                    .map(|place| match &ended.strayed {
+                        Some((variable, value)) if variable == place => value.clone(),
+                        _ => ended.variables[*place].clone(),
+                    })
+                    .collect()
+            }
             Err(Fault::Refuted { variable, value }) => outputs()
                 .map(|place| match *place == variable {
                     true => value.clone(),
@@ -259,9 +269,7 @@ impl Run<'_> {
             }
         }
         body.run(&routine.body)?;
-        if body.is_lost() {
-            return Fault::unsure("routine_over_unknown");
-        }
+        let is_lost = body.is_lost();
         let (returned, mut variables) = (body.returned.take(), std::mem::take(&mut body.variables));
         for variable in body.taken.drain(..) {
             variables[variable] = Value::Unknown;
@@ -275,6 +283,7 @@ impl Run<'_> {
             effects,
             reads,
             strayed,
+            is_lost,
         })
     }
 }
