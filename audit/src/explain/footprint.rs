@@ -400,7 +400,7 @@ impl Footprint {
 /// Whether the answer says that a step wrote nothing.
 fn says_nothing(txn: &Transaction, step: usize) -> bool {
     match txn.steps.get(step).map(|step| &step.seen.outcome) {
-        Some(Outcome::Answer(answer)) => answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0")),
+        Some(Outcome::Answer(answer)) => answer.counts_none(),
         _ => false,
     }
 }

@@ -298,16 +298,11 @@ impl Explainer {
             let (txn, rules, session) = (&task.txn, &task.rules, &task.session);
             let mut attempt = run(txn, rules, scene, session, chooser, Heed::UntilWrong);
             budget.charge(&attempt);
-            if chooser.borrow().is_repeated() {
-                all.look(task, &attempt, scene);
-                all.repeated = true;
-                if !chooser.borrow_mut().next() {
-                    all.complete = true;
-                    return true;
-                }
-                continue;
-            }
             match attempt.wrong.take() {
+                _ if chooser.borrow().is_repeated() => {
+                    all.look(task, &attempt, scene);
+                    all.repeated = true;
+                }
                 None if !chooser.borrow().is_contradiction() => {
                     let decisions = chooser.borrow().decisions().to_vec();
                     let free = decisions.is_empty();
@@ -984,7 +979,7 @@ pub fn wrote_nothing(txn: &Transaction, attempt: &Attempt) -> bool {
         .wrote
         .iter()
         .all(|&step| match &txn.steps[step].seen.outcome {
-            Outcome::Answer(answer) => answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0")),
+            Outcome::Answer(answer) => answer.counts_none(),
             _ => true,
         })
 }

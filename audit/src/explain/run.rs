@@ -281,7 +281,7 @@ fn run_through(
         if attempt.wrong.is_some() && heed == Heed::UntilWrong {
             break;
         }
-        if chooser.borrow().is_contradiction() || chooser.borrow().is_repeated() {
+        if chooser.borrow().is_over() {
             break;
         }
     }

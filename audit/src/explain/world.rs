@@ -326,7 +326,7 @@ impl World {
                 return footprint.filter(|_| ways > 0);
             }
             let attempt = run::run(txn, rules, &scene, session, &chooser, heed);
-            let is_over = chooser.borrow().is_repeated() || chooser.borrow().is_contradiction();
+            let is_over = chooser.borrow().is_over();
             ways += usize::from((heed == Heed::Believed || attempt.wrong.is_none()) && !is_over);
             if ways > WAYS_MAX {
                 return None;

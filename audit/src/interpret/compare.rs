@@ -172,7 +172,7 @@ impl Expect {
     /// The rows that were observed, as values of the types that are expected; or why nobody can tell.
     pub fn decoded(&self, rows: &Rows, answer: &Answer) -> Result<Vec<Vec<Value>>, &'static str> {
         // A story that a person wrote names no columns for an empty answer, and no types at all.
-        let nothing = answer.columns.is_empty() && answer.tag.as_deref().is_some_and(|t| t.ends_with(" 0"));
+        let nothing = answer.columns.is_empty() && answer.counts_none();
         if answer.columns.len() != rows.types.len() && !nothing {
             if answer.columns.is_empty() && answer.rows.is_empty() {
                 // The rows were not captured (a portal described elsewhere).

@@ -239,6 +239,11 @@ impl Chooser {
         chosen.filter(|choice| !choice.flipped).count()
     }
 
+    /// Whether nothing comes of this run: it contradicts itself, or repeats an earlier one.
+    pub fn is_over(&self) -> bool {
+        self.contradiction || self.repeated
+    }
+
     /// Whether any question was asked in this run.
     pub fn has_chosen(&self) -> bool {
         !self.decisions.is_empty()

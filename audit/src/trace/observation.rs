@@ -169,6 +169,13 @@ pub struct Answer {
     pub copy: Option<Bytes>,
 }
 
+impl Answer {
+    /// Whether its tag says that there was not a single row.
+    pub fn counts_none(&self) -> bool {
+        self.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0"))
+    }
+}
+
 /// One row: `None` is NULL.
 pub type Cells = Vec<Option<Bytes>>;
 

@@ -4,13 +4,12 @@
 //! Every call takes effect at one instant between its request and its answer, so all answers are right; then one answer shows
 //! a number that nobody ever wrote.
 
-use crate::judges::{Verdict, audit_within, records};
 use crate::number;
-use crate::thrift::thrifty;
+use crate::overlap::{Act, Found, tell};
 use fastrand::Rng;
 use pgassay_audit::explain::limits::Limits;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::ops::Range;
 
 const PURSES: i64 = 3;
 
@@ -30,7 +29,7 @@ init: create procedure count_up(inout waiting bigint, inout rich bigint) languag
 ";
 
 #[derive(Clone)]
-enum Act {
+enum Call {
     Take(i64),
     Offer(i64),
     Pay(i64, i64),
@@ -48,37 +47,41 @@ struct State {
     purses: BTreeMap<i64, i64>,
 }
 
-impl Act {
-    fn random(rng: &mut Rng, fresh: i64) -> Act {
+impl Act for Call {
+    type State = State;
+    const CLIENTS: Range<usize> = 3..8;
+    const STATEMENTS: Range<usize> = 15..40;
+    const LIES_BELOW: usize = 12;
+
+    fn random(rng: &mut Rng, fresh: i64) -> Call {
         let who = rng.i64(1..=PURSES);
         match rng.u8(0..20) {
-            0..=4 => Act::Take(rng.i64(1..4)),
-            5..=7 => Act::Offer(fresh),
-            8..=10 => Act::Pay(who, fresh),
-            11..=12 => Act::Hand(who, who % PURSES + 1, fresh),
-            13..=15 => Act::Earn(who),
-            16 => Act::CountUp,
-            17 => Act::Purse(who),
-            18 => Act::Purses,
-            _ => Act::Queue,
+            0..=4 => Call::Take(rng.i64(1..4)),
+            5..=7 => Call::Offer(fresh),
+            8..=10 => Call::Pay(who, fresh),
+            11..=12 => Call::Hand(who, who % PURSES + 1, fresh),
+            13..=15 => Call::Earn(who),
+            16 => Call::CountUp,
+            17 => Call::Purse(who),
+            18 => Call::Purses,
+            _ => Call::Queue,
         }
     }
 
     fn sql(&self) -> String {
         match self {
-            Act::Take(most) => format!("call take({most}, null)"),
-            Act::Offer(what) => format!("call offer({what}, null)"),
-            Act::Pay(who, amount) => format!("call pay({who}, {amount}, null)"),
-            Act::Hand(one, other, amount) => format!("call hand({one}, {other}, {amount})"),
-            Act::Earn(who) => format!("call earn({who}, null, null)"),
-            Act::CountUp => "call count_up(null, null)".to_owned(),
-            Act::Purse(who) => format!("select v from purse where k = {who}"),
-            Act::Purses => "select k, v from purse order by k".to_owned(),
-            Act::Queue => "select id, v from queue order by id".to_owned(),
+            Call::Take(most) => format!("call take({most}, null)"),
+            Call::Offer(what) => format!("call offer({what}, null)"),
+            Call::Pay(who, amount) => format!("call pay({who}, {amount}, null)"),
+            Call::Hand(one, other, amount) => format!("call hand({one}, {other}, {amount})"),
+            Call::Earn(who) => format!("call earn({who}, null, null)"),
+            Call::CountUp => "call count_up(null, null)".to_owned(),
+            Call::Purse(who) => format!("select v from purse where k = {who}"),
+            Call::Purses => "select k, v from purse order by k".to_owned(),
+            Call::Queue => "select id, v from queue order by id".to_owned(),
         }
     }
 
-    /// Takes effect; returns what is answered, `lie` in place of the last number.
     fn happen(&self, state: &mut State, lie: Option<i64>) -> String {
         let pairs = |rows: &BTreeMap<i64, i64>| {
             let rows: Vec<String> = rows.iter().map(|(k, v)| format!("({k}, {v})")).collect();
@@ -88,7 +91,7 @@ impl Act {
             }
         };
         match self {
-            Act::Take(most) => {
+            Call::Take(most) => {
                 let mut take = || {
                     state
                         .queue
@@ -98,131 +101,68 @@ impl Act {
                 let taken: Vec<String> = (0..*most).map(|_| take()).collect();
                 format!("('{{{}}}')", taken.join(","))
             }
-            Act::Offer(what) => {
+            Call::Offer(what) => {
                 state.tail += 1;
                 state.queue.insert(state.tail, *what);
                 format!("({})", state.tail)
             }
-            Act::Pay(who, amount) => {
+            Call::Pay(who, amount) => {
                 let purse = state.purses.entry(*who).or_default();
                 *purse += amount;
                 format!("({})", lie.unwrap_or(*purse))
             }
-            Act::Hand(one, other, amount) => {
+            Call::Hand(one, other, amount) => {
                 *state.purses.entry(*one).or_default() -= amount;
                 *state.purses.entry(*other).or_default() += amount;
                 "CALL".to_owned()
             }
-            Act::Earn(who) => {
+            Call::Earn(who) => {
                 let took = state.queue.pop_first().map_or(0, |(id, _)| id);
                 let purse = state.purses.entry(*who).or_default();
                 *purse += took;
                 format!("({took}, {})", lie.unwrap_or(*purse))
             }
-            Act::CountUp => format!("({}, {})", state.queue.len(), state.purses.values().sum::<i64>()),
-            Act::Purse(who) => format!("({})", lie.unwrap_or(state.purses[who])),
-            Act::Purses => pairs(&state.purses),
-            Act::Queue => pairs(&state.queue),
+            Call::CountUp => format!("({}, {})", state.queue.len(), state.purses.values().sum::<i64>()),
+            Call::Purse(who) => format!("({})", lie.unwrap_or(state.purses[who])),
+            Call::Purses => pairs(&state.purses),
+            Call::Queue => pairs(&state.queue),
         }
     }
 
-    fn can_lie(&self) -> bool {
-        matches!(self, Act::Pay(..) | Act::Earn(_) | Act::Purse(_))
+    fn can_lie(&self, _: &State) -> bool {
+        matches!(self, Call::Pay(..) | Call::Earn(_) | Call::Purse(_))
     }
 }
 
-#[derive(Clone)]
-enum Client {
-    Idle,
-    Asked(Act),
-    Answered(String),
-}
-
-/// A story, and whether somebody lied in it.
-fn story(rng: &mut Rng, level: &str, lies: bool) -> (String, bool) {
-    let mut state = State {
+fn set_up() -> (String, State) {
+    let state = State {
         queue: (1..=6).map(|id| (id, 0)).collect(),
         tail: 6,
         purses: (1..=PURSES).map(|k| (k, 100)).collect(),
     };
-    let mut text = SET_UP.to_owned();
-    let mut clients = vec![Client::Idle; rng.usize(3..8)];
-    for at in 0..clients.len() {
-        let _ = writeln!(text, "c{at}: set default_transaction_isolation = '{level}'");
-    }
-    let mut lie = None;
-    let mut fresh = 10;
-    let mut left = rng.usize(15..40);
-    while left > 0 || clients.iter().any(|c| !matches!(c, Client::Idle)) {
-        let at = rng.usize(0..clients.len());
-        clients[at] = match clients[at].clone() {
-            Client::Idle if left > 0 => {
-                left -= 1;
-                fresh += 1;
-                let act = Act::random(rng, fresh);
-                let _ = writeln!(text, "c{at}: {} ...", act.sql());
-                Client::Asked(act)
-            }
-            Client::Asked(act) => {
-                let may_lie = lies && lie.is_none() && left < 12 && act.can_lie();
-                let wrong = may_lie.then_some(99_999_999);
-                lie = lie.or(wrong);
-                Client::Answered(act.happen(&mut state, wrong))
-            }
-            Client::Answered(answer) => {
-                let _ = writeln!(text, "c{at}: ... => {answer}");
-                Client::Idle
-            }
-            idle => idle,
-        };
-    }
-    (text, lie.is_some())
+    (SET_UP.to_owned(), state)
 }
 
 #[test]
 fn calls_that_overlap_are_explained_and_a_wrong_answer_is_not() {
-    let first = number("PGASSAY_PROPTEST_SEED", 1);
     let cases = number("PGASSAY_PROPTEST_CASES", 200) / 16;
     // A proof has to place every instant of every call: those that take long are left out.
     let brief = Limits {
         proof_steps_max: 20_000,
         ..Limits::default()
     };
-    let (mut caught, mut missed, mut told, mut unknown) = (0, 0, 0, 0);
-    for seed in first..first + cases {
-        let mut rng = Rng::with_seed(seed);
-        let level = [
-            "read committed",
-            "read committed",
-            "repeatable read",
-            "serializable",
-        ][rng.usize(0..4)];
-        let (right, _) = story(&mut rng.clone(), level, false);
-        for limits in [Limits::default(), thrifty(&mut rng.clone())] {
-            let (verdict, summary) = audit_within(records(&right), limits);
-            let rules: Vec<&String> = summary.violations.iter().map(|v| &v.rule).collect();
-            assert!(
-                verdict != Verdict::Wrong,
-                "seed {seed} with {limits:?}: {rules:?}\n{right}"
-            );
-            if limits.worlds_max == Limits::default().worlds_max {
-                told += summary.statements;
-                unknown += summary.coverage.partial + summary.coverage.unchecked;
-            }
-        }
-        let (wrong, lied) = story(&mut rng, level, true);
-        if !lied {
-            continue;
-        }
-        let (verdict, _) = audit_within(records(&wrong), brief);
-        match verdict {
-            Verdict::Wrong => caught += 1,
-            _ => missed += 1,
-        }
-    }
-    println!(
-        "{cases} histories, {unknown} of {told} statements not fully checked, {caught} caught, {missed} missed"
-    );
+    let levels = [
+        "read committed",
+        "read committed",
+        "repeatable read",
+        "serializable",
+    ];
+    let Found {
+        caught,
+        missed,
+        told,
+        unknown,
+    } = tell::<Call>(cases, &levels, set_up, 99_999_999, brief);
     assert!(caught > missed, "{caught} caught, {missed} missed");
     assert!(
         unknown * 10 < told,

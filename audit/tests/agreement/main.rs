@@ -12,6 +12,7 @@ mod forgotten;
 mod history;
 mod judges;
 mod lose;
+mod overlap;
 mod mutate;
 mod profiles;
 mod simulate;

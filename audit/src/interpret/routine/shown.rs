@@ -140,7 +140,7 @@ impl Body<'_, '_> {
 
     /// What was filled by a statement that found nothing, or not, goes on as it was answered.
     pub(super) fn found(&mut self, planned: &Planned, filled: &[usize], nothing: bool) {
-        if self.shown.as_ref().is_some_and(|s| s.heed == Heed::Believed) {
+        if self.is_told(Heed::Believed) {
             self.witness(planned, filled);
             if nothing {
                 self.strayed.missed.push(filled.to_vec());
@@ -161,8 +161,7 @@ impl Body<'_, '_> {
     }
 
     fn believes(&self, value: &Value) -> bool {
-        let believed = self.shown.as_ref().is_some_and(|s| s.heed == Heed::Believed);
-        believed && self.supposed == 0 && is_exact(value)
+        self.is_told(Heed::Believed) && self.supposed == 0 && is_exact(value)
     }
 
     /// A variable goes on as it was answered, though another one had another value than was `found`.
@@ -174,6 +173,11 @@ impl Body<'_, '_> {
         // What was not found before may have been there: then it has taken another way since.
         self.strayed.is_lost |= !self.strayed.missed.is_empty();
         self.learn(variable, value);
+    }
+
+    /// Whether its answer is known, and is this to it.
+    fn is_told(&self, heed: Heed) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.heed == heed)
     }
 
     fn shown(&self, variable: usize) -> Option<Value> {
@@ -192,8 +196,7 @@ impl Body<'_, '_> {
 
     /// This run is not what happened, unless what is known is wrong.
     fn refute(&self, variable: usize, value: Value) -> Outcome<()> {
-        let stops = self.shown.as_ref().is_some_and(|s| s.heed == Heed::UntilWrong);
-        match stops || self.supposed > 0 {
+        match self.is_told(Heed::UntilWrong) || self.supposed > 0 {
             true => Err(Fault::Refuted { variable, value }),
             false => Ok(()),
         }

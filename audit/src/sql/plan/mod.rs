@@ -120,7 +120,7 @@ impl Planned {
         let Outcome::Answer(answer) = outcome else {
             return false;
         };
-        let none = answer.tag.as_deref().is_some_and(|tag| tag.ends_with(" 0"));
+        let none = answer.counts_none();
         none && self.tag_tells()
     }
 
