@@ -13,6 +13,7 @@ use crate::control::{Classifier, Control, Modes};
 use crate::state::catalog::RoleSettings;
 use crate::trace::{
     CatalogPart, Gap, NOBODY, Nanos, Observation, Outcome, Record, SessionFacts, SessionId, Status, Window,
+    lex,
 };
 use crate::verdict::TxnId;
 use pgassay_rules::Level;
@@ -42,6 +43,13 @@ impl End {
 pub struct Step {
     pub control: Control,
     pub seen: Arc<Observation>,
+}
+
+impl Step {
+    /// Whether it may commit on its way what was done before it, or take that back: a routine outside of a block.
+    pub fn may_end_transaction(&self) -> bool {
+        self.seen.before == Status::Idle && lex::calls_routine(&self.seen.text)
+    }
 }
 
 /// A transaction whose fate is known.
@@ -670,6 +678,7 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         .or(server_default.filter(|_| !began.vague))
         .unwrap_or(Level::ReadCommitted);
     let read_only = modes.read_only.unwrap_or(false);
+    let parted = session.said != began && open.steps.iter().any(Step::may_end_transaction);
     // What it has set is undone with it.
     match end {
         End::Committed(_) => {}
@@ -678,6 +687,7 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         End::Unknown(window) if window.done != Nanos::MAX => {}
         End::Unknown(_) => session.said.vague |= session.said != began,
     }
+    session.said.vague |= parted;
     Some(Transaction {
         id,
         level,

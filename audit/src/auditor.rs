@@ -7,7 +7,7 @@ mod doubt;
 mod flight;
 mod order;
 
-use crate::assemble::{Assembled, Assembler, End, Transaction};
+use crate::assemble::{Assembled, Assembler, End, Step, Transaction};
 use crate::certify::Certifier;
 use crate::cluster::{Charge, Proved};
 use crate::coverage::Tally;
@@ -389,6 +389,9 @@ impl Auditor {
                     self.begin(Some(txn.clone()));
                     self.guard(found, |auditor, found| {
                         auditor.judge(&txn);
+                        if txn.steps.len() > 1 && txn.steps.iter().any(Step::may_end_transaction) {
+                            auditor.explainer.doubt_settings(&txn);
+                        }
                         auditor.work_off(found);
                     });
                 }

@@ -3,7 +3,7 @@
 //! In: transactions, before they are judged. Out: what is relied on no longer.
 
 use super::Auditor;
-use crate::assemble::{End, Transaction};
+use crate::assemble::{End, Step, Transaction};
 use crate::explain::renew::LIMBO_NS;
 use crate::trace::lex::{self, Effect};
 use crate::trace::{Nanos, Observation, Status};
@@ -49,7 +49,7 @@ impl Auditor {
         if by_parts(txn).any(|seen| lex::is_concurrent(&seen.text)) {
             self.distrust_catalog(until, || format!("it may have failed half-way: {}", said_by(txn)));
         }
-        if by_parts(txn).any(|seen| lex::calls_routine(&seen.text)) {
+        if txn.steps.iter().any(Step::may_end_transaction) {
             let parts = AssertUnwindSafe(|| self.explainer.committed_on_its_way(txn));
             match catch_unwind(parts).unwrap_or(None) {
                 Some(tables) => self.explainer.forget_tables(&tables, until),
@@ -65,9 +65,11 @@ impl Auditor {
 /// The statements of a transaction that may have committed something before it ended.
 pub(super) fn by_parts(txn: &Transaction) -> impl Iterator<Item = &Observation> {
     let aborted = matches!(txn.end, End::Aborted(_));
-    let alone = txn.steps.iter().map(|step| &*step.seen);
-    let alone = alone.filter(|seen| seen.before == Status::Idle);
-    alone.filter(move |seen| lex::calls_routine(&seen.text) || (aborted && lex::is_concurrent(&seen.text)))
+    let is_half_done =
+        move |seen: &Observation| aborted && seen.before == Status::Idle && lex::is_concurrent(&seen.text);
+    let parts = txn.steps.iter();
+    let parts = parts.filter(move |step| step.may_end_transaction() || is_half_done(&step.seen));
+    parts.map(|step| &*step.seen)
 }
 
 /// The statements of a transaction, without their constants.

@@ -219,10 +219,7 @@ impl Asked {
         let context = &session.context;
         let planned = &*self.prepared.planned;
         let run = || {
-            // What DDL does to the catalog it does all the same.
-            let heeds_role =
-                planned.may_write && !matches!(planned.kind, Kind::Ddl(_) | Kind::Truncate { .. });
-            if session.settings.is_replica && heeds_role {
+            if session.settings.is_replica && planned.heeds_role {
                 return interpret::widened(planned, "session_replication_role", context);
             }
             let told = interpret::Told {

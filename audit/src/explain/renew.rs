@@ -36,11 +36,16 @@ impl Explainer {
 
     /// The plans of what a transaction asks for.
     fn plans_of(&self, txn: &Transaction) -> impl Iterator<Item = Arc<Planned>> {
-        let session = self.session_of(txn);
-        let data = txn.steps.iter().filter(|step| step.control == Control::Data);
-        data.map(move |step| {
+        let mut session = self.session_of(txn);
+        txn.steps.iter().filter_map(move |step| {
+            if step.control != Control::Data {
+                session.control(&step.control, self.catalog());
+                return None;
+            }
             let asked = Asked::of(&self.planner, self.catalog(), &step.seen, &session);
-            asked.prepared.planned.clone()
+            let planned = asked.prepared.planned.clone();
+            session.set(&planned, &step.seen.outcome, self.catalog());
+            Some(planned)
         })
     }
 
@@ -68,19 +73,37 @@ impl Explainer {
         })
     }
 
-    /// The tables that a transaction may have written and committed before it ended; `None`: any.
+    /// The tables that a transaction may have written and committed before it ended; `None`: any, or the catalog.
     pub fn committed_on_its_way(&self, txn: &Transaction) -> Option<Vec<TableId>> {
-        let (mut tables, mut commits) = (Vec::new(), false);
+        let (mut tables, mut changes, mut commits) = (Vec::new(), false, false);
         for planned in self.plans_of(txn) {
             let touches = &planned.touches;
             if touches.writes_everything {
                 return None;
             }
             commits |= touches.commits;
-            // What was written before is committed with it.
+            // What was done before is committed with it.
             tables.extend(&touches.written);
+            changes |= matches!(planned.kind, Kind::Ddl(_));
         }
-        Some(if commits { tables } else { Vec::new() })
+        match (commits, changes) {
+            (true, true) => None,
+            (true, false) => Some(tables),
+            (false, _) => Some(Vec::new()),
+        }
+    }
+
+    /// What a session has set may have been committed or taken back by a routine, however its transaction ended.
+    pub fn doubt_settings(&mut self, txn: &Transaction) {
+        let (mut sets, mut ends) = (false, false);
+        sets |= txn.steps.iter().any(|step| step.control == Control::ResetAll);
+        for planned in self.plans_of(txn) {
+            sets |= planned.may_set();
+            ends |= planned.touches.commits || planned.touches.writes_everything;
+        }
+        if sets && ends {
+            self.blur_sessions(Some(txn.id.session));
+        }
     }
 
     /// Whether a transaction may change the catalog, or in a way that is not followed.

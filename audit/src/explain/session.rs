@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// The search path, unless somebody says otherwise.
 const DEFAULT_PATH: &str = "\"$user\", public";
 
+/// Digits of floats, if nobody knows how many are printed.
+const UNKNOWN_DIGITS: i32 = -99;
+
 /// One session as the interpreter sees it. Cheap to clone: nearly no transaction changes it.
 #[derive(Clone, Debug)]
 pub struct SessionState(Arc<Facts>);
@@ -92,7 +95,7 @@ impl SessionState {
         }
         let is_said = facts.parameters.iter().any(|(name, _)| name == "search_path");
         if roles.are_of_another(&facts.user, "search_path") && !is_said {
-            state.settings.search_path = vec![ANYWHERE.to_owned()];
+            state.assign("search_path", ANYWHERE);
         }
         state.initial = Some(Box::new((state.settings.clone(), state.names.clone())));
         state.refresh(catalog);
@@ -156,11 +159,16 @@ impl SessionState {
 
     /// A statement of the session was answered or failed.
     pub fn step(&mut self, planned: &Planned, change: &Change, outcome: &Outcome, catalog: &Catalog) {
+        self.set(planned, outcome, catalog);
+        self.follow(change, outcome);
+    }
+
+    /// Whatever a statement has set.
+    pub fn set(&mut self, planned: &Planned, outcome: &Outcome, catalog: &Catalog) {
         if matches!(outcome, Outcome::Answer(_)) {
             self.adjust(&planned.kind, catalog);
         }
         self.configure(planned, outcome, true, catalog);
-        self.follow(change, outcome);
     }
 
     /// Part of the session was not seen: what it has set and prepared is not known.
@@ -168,13 +176,25 @@ impl SessionState {
         let state = self.change();
         state.prepared.clear();
         state.portals = Portals::default();
-        state.settings.search_path = vec![ANYWHERE.to_owned()];
+        state.names = Names {
+            path: ANYWHERE.to_owned(),
+            user: ANYWHERE.to_owned(),
+            role: None,
+        };
+        state.search();
+        let settings = &mut state.settings;
         let unknown = [
-            &mut state.settings.time_zone,
-            &mut state.settings.date_style,
-            &mut state.settings.interval_style,
+            &mut settings.time_zone,
+            &mut settings.date_style,
+            &mut settings.interval_style,
+            &mut settings.bytea_output,
         ];
         unknown.into_iter().for_each(|s| "unknown".clone_into(s));
+        settings.extra_float_digits = UNKNOWN_DIGITS;
+        // Under these less is certain than under their opposites.
+        settings.standard_strings = false;
+        settings.is_replica = true;
+        settings.commits_early = true;
         state.refresh(catalog);
     }
 
@@ -264,10 +284,7 @@ impl Facts {
         match name {
             "search_path" => {
                 let path = names.path.clone();
-                match is_anywhere(&settings.search_path) {
-                    true => now.search_path.clone_from(&settings.search_path),
-                    false => self.assign(name, &path),
-                }
+                self.assign(name, &path);
             }
             "role" => self.assign(name, "none"),
             "session_authorization" => {
@@ -320,31 +337,26 @@ impl Facts {
             }
             "role" => {
                 self.names.role = (!value.eq_ignore_ascii_case("none")).then(|| value.to_owned());
-                self.look_around();
+                self.search();
             }
             "session_authorization" => {
                 self.names.role = None;
                 value.clone_into(&mut self.names.user);
-                self.look_around();
+                self.search();
             }
             "timezone" => self.settings.time_zone = value.to_owned(),
             "datestyle" => self.settings.date_style = value.to_owned(),
             "intervalstyle" => self.settings.interval_style = value.to_owned(),
             "bytea_output" => self.settings.bytea_output = value.to_owned(),
-            "extra_float_digits" => self.settings.extra_float_digits = value.trim().parse().unwrap_or(-99),
+            "extra_float_digits" => {
+                self.settings.extra_float_digits = value.trim().parse().unwrap_or(UNKNOWN_DIGITS)
+            }
             "session_replication_role" => self.settings.is_replica = value.eq_ignore_ascii_case("replica"),
             "synchronous_commit" => self.settings.commits_early = is_off(value),
             "standard_conforming_strings" => {
                 self.settings.standard_strings = value.eq_ignore_ascii_case("on")
             }
             _ => {}
-        }
-    }
-
-    /// Somebody else's schema may be meant by "$user".
-    fn look_around(&mut self) {
-        if !is_anywhere(&self.settings.search_path) {
-            self.search();
         }
     }
 
@@ -376,11 +388,6 @@ pub fn is_off(value: &str) -> bool {
 
 fn matters(name: &str) -> bool {
     SETTINGS.contains(&name.to_ascii_lowercase().as_str())
-}
-
-/// Whether it is not known which schemas are searched.
-fn is_anywhere(path: &[String]) -> bool {
-    path.iter().any(|schema| schema == ANYWHERE)
 }
 
 /// `-c name=value --name=value`, blanks escaped with a backslash.

@@ -267,6 +267,17 @@ fn prepare_unshaped(
         end: text.len(),
         ..Shape::default()
     };
+    if !settings.standard_strings && text.contains('\\') {
+        const REASON: &str = "backslashes_in_strings";
+        let mut planned = bare(&whole, Kind::Unmodelled(REASON.to_owned()));
+        planned.reasons.push(REASON.to_owned());
+        planned.may_write = true;
+        planned.touches = Touches::everything();
+        return Prepared {
+            planned: Arc::new(planned),
+            literals: Arc::from([]),
+        };
+    }
     let planned = match pg_query::split_with_parser(text) {
         Ok(parts) => match parts.get(part as usize) {
             Some(statement) => {
@@ -302,6 +313,7 @@ pub(super) fn bare(shape: &Shape, kind: Kind) -> Planned {
         constants: Vec::new(),
         columns: Arc::from([]),
         may_write: false,
+        heeds_role: false,
         reads_snapshot: false,
         touches: Touches::default(),
         reasons: Vec::new(),

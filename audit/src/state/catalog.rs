@@ -78,6 +78,8 @@ pub struct Table {
     pub kind: TableKind,
     pub columns: Vec<Column>,
     pub keys: Vec<UniqueKey>,
+    /// Names that its other indexes have or had: they say nothing of its rows, but names are found by them.
+    pub plain_indexes: Vec<String>,
     pub checks: Vec<Check>,
     pub foreign_keys: Vec<ForeignKey>,
     /// Tables whose foreign keys point here.
@@ -252,6 +254,14 @@ pub struct Argument {
 
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
+/// Where an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexed {
+    Nowhere,
+    On(TableId),
+    Unsure,
+}
+
 impl Catalog {
     pub(crate) fn from_inner(mut inner: Inner) -> Catalog {
         inner.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
@@ -366,6 +376,40 @@ impl Catalog {
         }
     }
 
+    /// The table that has the index which a name means.
+    pub fn find_index(&self, schema: Option<&str>, name: &str, path: &[String]) -> Indexed {
+        let named: Vec<&Arc<Table>> = self.tables().into_iter().filter(|t| t.has_index(name)).collect();
+        let in_schema = |wanted: &str| {
+            let mut here = named.iter().filter(|table| table.schema == wanted);
+            // No two have the same name; of plain ones it may be an old name.
+            here.clone().find(|t| t.has_key(name)).or_else(|| here.next())
+        };
+        let mut found = match schema {
+            Some(schema) => in_schema(schema).into_iter().collect::<Vec<_>>(),
+            None if path.iter().any(|p| p == ANYWHERE) => named.iter().collect(),
+            None => path.iter().filter_map(|schema| in_schema(schema)).collect(),
+        }
+        .into_iter();
+        match found.next() {
+            None => Indexed::Nowhere,
+            Some(_) if schema.is_none() && path.iter().any(|p| p == ANYWHERE) => Indexed::Unsure,
+            Some(first) if first.has_key(name) || !found.any(|t| t.has_key(name)) => Indexed::On(first.id),
+            Some(_) => Indexed::Unsure,
+        }
+    }
+
+    /// The relations that a name may mean: several where the path is not known.
+    pub fn candidates(&self, schema: Option<&str>, name: &str, path: &[String]) -> Vec<Arc<Table>> {
+        if let Some(table) = self.find(schema, name, path) {
+            return vec![table.clone()];
+        }
+        if schema.is_some() || path.iter().all(|p| p != ANYWHERE) {
+            return Vec::new();
+        }
+        let entries = self.inner.names.get(name).into_iter().flatten();
+        entries.filter_map(|(_, id)| self.table(*id).cloned()).collect()
+    }
+
     /// The database's own types, as the values need them.
     pub fn user_types(&self) -> Arc<UserTypes> {
         self.inner.user_types.clone()
@@ -441,6 +485,31 @@ impl Table {
     pub fn give_up(&mut self, reason: &str) {
         self.unmodelled_read = Some(reason.to_owned());
         self.unmodelled_write = Some(reason.to_owned());
+    }
+
+    pub fn has_key(&self, name: &str) -> bool {
+        self.keys.iter().any(|key| key.name == name)
+    }
+
+    pub fn has_index(&self, name: &str) -> bool {
+        self.has_key(name) || self.plain_indexes.iter().any(|index| index == name)
+    }
+
+    pub fn drop_index(&mut self, name: &str) {
+        self.keys.retain(|key| key.name != name);
+        self.plain_indexes.retain(|index| index != name);
+    }
+
+    /// Whether triggers or rules are fired when it is written, those of foreign and deferrable keys among them.
+    pub fn fires(&self) -> bool {
+        let is_alone = self.parents.is_empty() && self.children.is_empty();
+        let is_bound = !self.foreign_keys.is_empty() || !self.referenced_by.is_empty();
+        !is_alone
+            || is_bound
+            || !self.triggers.is_empty()
+            || self.unmodelled_write.is_some()
+            || self.kind != TableKind::Table
+            || self.keys.iter().any(|key| key.deferrable)
     }
 
     /// Whether a write to it may write to tables that neither its keys nor its triggers name.

@@ -6,7 +6,7 @@ use crate::interpret::Effect;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::{self};
 use crate::state::TableId;
-use crate::state::catalog::Identity;
+use crate::state::catalog::{Identity, Indexed};
 use crate::value::Value;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self as pg, AlterTableType, ObjectType};
@@ -203,6 +203,9 @@ impl DdlRun<'_, '_> {
 
     pub(super) fn rename(&self, rename: &pg::RenameStmt) -> Outcome<()> {
         let kind = ObjectType::try_from(rename.rename_type).unwrap_or(ObjectType::Undefined);
+        if kind == ObjectType::ObjectIndex {
+            return self.rename_index(rename);
+        }
         let Some(table) = self.find(rename.relation.as_ref()) else {
             return if rename.missing_ok {
                 Ok(())
@@ -244,6 +247,28 @@ impl DdlRun<'_, '_> {
                 });
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn rename_index(&self, rename: &pg::RenameStmt) -> Outcome<()> {
+        let Some(old) = &rename.relation else {
+            return Fault::unsure("rename");
+        };
+        let schema = (!old.schemaname.is_empty()).then_some(old.schemaname.as_str());
+        let path = &self.settings.search_path;
+        match self.catalog.find_index(schema, &old.relname, path) {
+            Indexed::On(owner) => self.edit(|editor| {
+                editor.alter(owner, |table| {
+                    let keys = table.keys.iter_mut().map(|key| &mut key.name);
+                    let all = keys.chain(&mut table.plain_indexes);
+                    for name in all.filter(|name| **name == old.relname) {
+                        name.clone_from(&rename.newname);
+                    }
+                });
+            }),
+            Indexed::Nowhere if rename.missing_ok => {}
+            Indexed::Nowhere | Indexed::Unsure => return Fault::unsure("rename"),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::string_of;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql;
 use crate::state::TableId;
-use crate::state::catalog::{Table, TableKind};
+use crate::state::catalog::{Indexed, Table, TableKind};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self as pg, ObjectType};
 use std::sync::Arc;
@@ -24,11 +24,8 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::List(list)) = &object.node else {
                         continue;
                     };
-                    let names: Vec<&str> = list.items.iter().filter_map(string_of).collect();
-                    let (schema, name) = match names.as_slice() {
-                        [name] => (None, *name),
-                        [.., schema, name] => (Some(*schema), *name),
-                        [] => continue,
+                    let Some((schema, name)) = qualified(&list.items) else {
+                        continue;
                     };
                     if let Some(table) = self.catalog.find(schema, name, &self.settings.search_path) {
                         tables.push(table.clone());
@@ -61,18 +58,16 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::List(list)) = &object.node else {
                         continue;
                     };
-                    let Some(name) = list.items.last().and_then(string_of) else {
+                    let Some((schema, name)) = qualified(&list.items) else {
                         continue;
                     };
-                    let owner = catalog
-                        .tables()
-                        .into_iter()
-                        .find(|table| table.keys.iter().any(|key| key.name == name))
-                        .map(|table| table.id);
-                    if let Some(owner) = owner {
-                        catalog = catalog.with(|editor| {
-                            editor.alter(owner, |table| table.keys.retain(|key| key.name != name))
-                        });
+                    match catalog.find_index(schema, name, &self.settings.search_path) {
+                        Indexed::Nowhere => {}
+                        Indexed::On(owner) => {
+                            let drop = |table: &mut Table| table.drop_index(name);
+                            catalog = catalog.with(|editor| editor.alter(owner, drop));
+                        }
+                        Indexed::Unsure => return Fault::unsure("drop_index"),
                     }
                 }
                 self.publish(catalog);
@@ -83,13 +78,11 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::TypeName(name)) = &object.node else {
                         continue;
                     };
-                    let Some(last) = name.names.last().and_then(string_of) else {
+                    let Some((schema, name)) = qualified(&name.names) else {
                         continue;
                     };
-                    if let Some(found) = catalog
-                        .find_type(None, last, &self.settings.search_path)
-                        .map(|found| found.oid)
-                    {
+                    let found = catalog.find_type(schema, name, &self.settings.search_path);
+                    if let Some(found) = found.map(|found| found.oid) {
                         catalog = catalog.with(|editor| editor.drop_type(found));
                     }
                 }
@@ -101,7 +94,7 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::ObjectWithArgs(object)) = &object.node else {
                         continue;
                     };
-                    let Some(name) = object.objname.last().and_then(string_of) else {
+                    let Some((schema, name)) = qualified(&object.objname) else {
                         continue;
                     };
                     let types: Option<Vec<u32>> = object
@@ -115,7 +108,9 @@ impl DdlRun<'_, '_> {
                         })
                         .collect();
                     let types = types.filter(|_| !object.args_unspecified);
-                    catalog = catalog.with(|editor| editor.drop_functions(name, types.as_deref()));
+                    let path = &self.settings.search_path;
+                    catalog =
+                        catalog.with(|editor| editor.drop_functions(schema, name, path, types.as_deref()));
                 }
                 self.publish(catalog);
             }
@@ -170,4 +165,11 @@ impl DdlRun<'_, '_> {
         }
         gone.split_off(tables.len())
     }
+}
+
+/// The schema, if one is said, and the name.
+fn qualified(nodes: &[pg::Node]) -> Option<(Option<&str>, &str)> {
+    let mut names = nodes.iter().rev().filter_map(string_of);
+    let name = names.next()?;
+    Some((names.next(), name))
 }

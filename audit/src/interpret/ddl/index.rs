@@ -2,18 +2,23 @@
 
 use super::DdlRun;
 use crate::interpret::run::{Fault, Outcome};
-use crate::state::catalog::UniqueKey;
+use crate::state::catalog::{Table, UniqueKey};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self as pg};
+use std::sync::Arc;
 
 impl DdlRun<'_, '_> {
     pub(super) fn create_index(&self, index: &pg::IndexStmt) -> Outcome<()> {
-        if !index.unique {
-            return Ok(());
-        }
         let Some(table) = self.find(index.relation.as_ref()) else {
             return Fault::unsure("unknown_table");
         };
+        if !index.unique {
+            if !index.idxname.is_empty() {
+                let name = index.idxname.clone();
+                self.edit(|editor| editor.alter(table.id, |table| table.plain_indexes.push(name)));
+            }
+            return Ok(());
+        }
         let mut columns = Vec::new();
         let mut expressions = Vec::new();
         let mut names = Vec::new();
@@ -42,11 +47,16 @@ impl DdlRun<'_, '_> {
             None => None,
         };
         let name = match index.idxname.as_str() {
-            "" => format!("{}_{}_idx", table.name, names.join("_")),
+            "" => self.free_name(&table.schema, &format!("{}_{}_idx", table.name, names.join("_"))),
             name => name.to_owned(),
         };
-        if table.keys.iter().any(|key| key.name == name) {
-            return Ok(());
+        if index.if_not_exists {
+            let is_there = |old: &&Arc<Table>| old.schema == table.schema && old.has_index(&name);
+            match self.catalog.tables().into_iter().find(is_there) {
+                Some(old) if old.has_key(&name) => return Ok(()),
+                Some(_) => return Fault::unsure("create_index"),
+                None => {}
+            }
         }
         if table.storage != table.id {
             self.edit(|editor| {
@@ -72,5 +82,17 @@ impl DdlRun<'_, '_> {
             });
         });
         Ok(())
+    }
+
+    /// The name that an index gets which is given none.
+    fn free_name(&self, schema: &str, wanted: &str) -> String {
+        let tables = self.catalog.tables();
+        let here = || tables.iter().filter(|table| table.schema == schema);
+        let is_taken = |name: &String| here().any(|table| table.name == *name || table.has_index(name));
+        let numbered = (1..).map(|number| format!("{wanted}{number}"));
+        let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
+        names
+            .find(|name| !is_taken(name))
+            .expect("there is no end of them")
     }
 }

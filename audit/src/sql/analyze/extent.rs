@@ -160,9 +160,9 @@ impl Analyzer<'_> {
             NodeEnum::MergeStmt(merge) => merge.relation.as_ref(),
             _ => return self.touch_everything(),
         };
-        match target.and_then(|range| self.find_table(range)) {
-            Some(_) => self.raw_touches(node, true),
-            None => self.touch_everything(),
+        match target.is_some_and(|range| !self.candidates(range).is_empty()) {
+            true => self.raw_touches(node, true),
+            false => self.touch_everything(),
         }
     }
 }

@@ -404,7 +404,12 @@ impl<'a> Analyzer<'a> {
             true => asks::asks(&kind, self.catalog),
             false => Asks::everything(),
         };
+        let is_fired = |table: &TableId| self.catalog.table(*table).is_none_or(|table| table.fires());
+        // What DDL does to the catalog it does all the same.
+        let heeds_role = !matches!(kind, Kind::Ddl(_) | Kind::Truncate { .. })
+            && (self.touches.writes_everything || self.touches.written.iter().any(is_fired));
         Planned {
+            heeds_role,
             shape: Arc::from(shape.text.as_str()),
             looks_once: is_plain && once::looks_once(&kind),
             columns_read,

@@ -159,6 +159,13 @@ impl Analyzer<'_> {
             .cloned()
     }
 
+    /// The tables that may be meant.
+    pub(super) fn candidates(&self, range: &pg::RangeVar) -> Vec<Arc<Table>> {
+        let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
+        let path = &self.settings.search_path;
+        self.catalog.candidates(schema, &range.relname, path)
+    }
+
     /// Type and modifier that a type name means.
     pub(super) fn type_name(&mut self, name: &pg::TypeName) -> Result<(TypeOid, i32)> {
         if name.setof || name.pct_type {
@@ -222,16 +229,15 @@ impl Analyzer<'_> {
         let said = mentioned(node);
         for (schema, name) in said.tables {
             let path = &self.settings.search_path;
-            match self.catalog.find(schema.as_deref(), &name, path).cloned() {
-                Some(table) => {
-                    self.touch_read(&table);
-                    if writes || said.writes {
-                        self.touch_write(&table);
-                    }
-                }
-                None => {
-                    // A CTE's name, or a table that nobody knows.
-                    self.touches.reads_everything |= !self.catalog.is_loaded();
+            let tables = self.catalog.candidates(schema.as_deref(), &name, path);
+            if tables.is_empty() {
+                // A CTE's name, or a table that nobody knows.
+                self.touches.reads_everything |= !self.catalog.is_loaded();
+            }
+            for table in &tables {
+                self.touch_read(table);
+                if writes || said.writes {
+                    self.touch_write(table);
                 }
             }
         }

@@ -51,6 +51,8 @@ pub struct Planned {
     /// The columns of the answer; empty if it has none.
     pub columns: Arc<[OutputColumn]>,
     pub may_write: bool,
+    /// What it does depends on `session_replication_role`.
+    pub heeds_role: bool,
     /// Whether it needs a snapshot (and so fixes that of a REPEATABLE READ transaction).
     pub reads_snapshot: bool,
     pub touches: Touches,
@@ -73,6 +75,16 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// Whether it may change what the session has set.
+    pub fn may_set(&self) -> bool {
+        let sets = match &self.kind {
+            Kind::Set { .. } | Kind::Reset(_) => true,
+            Kind::Ddl(ddl) => ddl.is_temporary(),
+            _ => false,
+        };
+        sets || !self.sets.is_empty() || self.touches.changes_session
+    }
+
     /// Whether the answer says how many rows were written, and nothing else was.
     pub fn tag_tells(&self) -> bool {
         let plain = match &self.kind {
@@ -330,6 +342,20 @@ pub struct Touches {
     pub commits: bool,
     /// It may change any setting of its session.
     pub changes_session: bool,
+}
+
+impl Touches {
+    /// Whatever can be touched.
+    pub fn everything() -> Touches {
+        Touches {
+            writes_everything: true,
+            reads_everything: true,
+            draws_everything: true,
+            commits: true,
+            changes_session: true,
+            ..Touches::default()
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -139,16 +139,24 @@ impl Editor {
         self.inner.function_count += 1;
     }
 
-    /// Takes away the function with these input types, if they are known. If not, one of several may be left: then
-    /// all stay, since a function that nobody looks into may do anything.
-    pub fn drop_functions(&mut self, name: &str, types: Option<&[u32]>) {
+    /// Takes away the function with these input types, if they are known. Of several that may be meant all stay, since
+    /// a function that nobody looks into may do anything.
+    pub fn drop_functions(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        path: &[String],
+        types: Option<&[u32]>,
+    ) {
         let Some(entries) = self.inner.functions.get_mut(name) else {
             return;
         };
-        match types {
-            Some(types) => entries.retain(|old| inputs(old) != types),
-            None if entries.len() == 1 => entries.clear(),
-            None => {}
+        let is_meant = |old: &Arc<super::Function>| {
+            schema.is_none_or(|schema| schema == old.schema) && types.is_none_or(|types| inputs(old) == types)
+        };
+        let is_found = |old: &Arc<super::Function>| schema.is_some() || path.contains(&old.schema);
+        if entries.iter().filter(|old| is_meant(old)).count() == 1 {
+            entries.retain(|old| !is_meant(old) || !is_found(old));
         }
         if entries.is_empty() {
             self.inner.functions.remove(name);
@@ -208,6 +216,7 @@ impl Table {
             kind,
             columns: Vec::new(),
             keys: Vec::new(),
+            plain_indexes: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             referenced_by: Vec::new(),

@@ -171,6 +171,10 @@ impl Catalog {
             let Some(table) = tables.get_mut(&id) else {
                 continue;
             };
+            if !is_true(row, 2) {
+                table.plain_indexes.push(text(row, 1).to_owned());
+                continue;
+            }
             let key_count = number(row, 7).unwrap_or(0) as usize;
             let attributes = numbers(text(row, 6));
             let texts: Vec<&str> = text(row, 9).split('\u{1f}').collect();

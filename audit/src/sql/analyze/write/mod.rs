@@ -89,13 +89,14 @@ impl Analyzer<'_> {
         }
     }
 
-    /// A table that is not in the catalog is written: whatever it is, nothing that is known changes, unless it is a
-    /// view or has triggers.
+    /// Something is written that may be one of several tables, or none that is known: a view, then, or a table whose
+    /// triggers write anything.
     fn unknown_target(&mut self, range: Option<&pg::RangeVar>) {
-        if let Some(range) = range {
-            if self.find_table(range).is_none() {
-                self.touches.writes_everything = true;
-            }
+        let Some(range) = range else { return };
+        let tables = self.candidates(range);
+        self.touches.writes_everything |= tables.is_empty();
+        for table in &tables {
+            self.touch_write(table);
         }
     }
 
