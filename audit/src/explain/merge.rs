@@ -326,16 +326,15 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
         blended.extend(other.blended.iter().copied());
     }
     others.iter().for_each(|other| first.inherit(other));
-    // Under which keys; `None` if a row has none.
-    let guessed: Vec<(TableId, Option<Vec<Place>>)> = rows
+    // Under which keys, `None` if a row has none; and whether it was not there all the time.
+    let guessed: Vec<(TableId, Option<Vec<Place>>, bool)> = rows
         .iter()
         .map(|&(table, id)| {
-            let worlds = std::iter::once(&*first).chain(others.iter());
-            let versions = worlds
-                .filter_map(|w| chain(w, table, id))
-                .flat_map(|c| &c.versions);
-            let made = versions.filter_map(|v| v.row.as_ref());
-            (table, made.map(|row| first.store.key_of(table, row)).collect())
+            let worlds: Vec<&World> = std::iter::once(&*first).chain(others.iter()).collect();
+            let chains = worlds.iter().filter_map(|w| chain(w, table, id));
+            let made = chains.flat_map(|c| &c.versions).filter_map(|v| v.row.as_ref());
+            let keys = made.map(|row| first.store.key_of(table, row)).collect();
+            (table, keys, always(&worlds, table, id).is_none())
         })
         .collect();
     for &(table, id) in &rows {
@@ -395,12 +394,12 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
             }
         }
     }
-    for (table, keys) in guessed {
+    for (table, keys, moved) in guessed {
         let kept = first.store.table_mut(table);
         match keys {
             Some(keys) => keys
                 .iter()
-                .for_each(|(columns, key)| kept.guess_at(columns, key, until)),
+                .for_each(|(columns, key)| kept.guess_at(columns, key, until, moved)),
             None => kept.guess(until),
         }
     }

@@ -448,8 +448,24 @@ impl World {
         let (sent, until) = (txn.sent(), txn.end.window().done);
         for touch in reads.iter().filter(|r| r.step == step).flat_map(|r| &r.touches) {
             if run::is_guessed([touch], &self.store, sent) {
-                apply::unlearn(&mut self.store, touch, until);
+                match touch {
+                    Touch::Key {
+                        table, columns, key, ..
+                    } if !self.store.table_mut(*table).is_row_guessed_at(columns, key, sent) => {
+                        self.unlearn_cells(*table, columns, key, until);
+                    }
+                    _ => apply::unlearn(&mut self.store, touch, until),
+                }
             }
+        }
+    }
+
+    /// What is in the rows with this key is unknown until it is seen again.
+    fn unlearn_cells(&mut self, table: TableId, columns: &[usize], key: &[Value], until: Nanos) {
+        let kept = self.store.table_mut(table);
+        for id in kept.candidates(columns, key) {
+            kept.unlearn(id, columns);
+            kept.unsettle_row(id, until);
         }
     }
 
@@ -489,16 +505,13 @@ impl World {
                     if unique && stays && !attempt.calls {
                         continue;
                     }
-                    let kept = self.store.table_mut(*table);
                     let moved = attempt.may_have_moved.contains(table);
                     if unique && !moved {
                         // Whatever it did, whether there is such a row has not changed.
-                        for id in kept.candidates(columns, key) {
-                            kept.unlearn(id, columns);
-                            kept.unsettle_row(id, until);
-                        }
+                        self.unlearn_cells(*table, columns, key, until);
                         continue;
                     }
+                    let kept = self.store.table_mut(*table);
                     kept.distrust(columns, key, until);
                     for id in kept.candidates(columns, key) {
                         let told = own.is_some_and(|own| own.replaced.contains_key(&id));
@@ -554,13 +567,14 @@ impl World {
         let Some(keys) = keys.filter(|_| !scanned && !wild && !touches.is_empty()) else {
             return kept.guess(until);
         };
+        let moved = attempt.calls || attempt.may_have_moved.contains(&table);
         for touch in touches {
             if let Touch::Key { columns, key, .. } = touch {
-                kept.guess_at(columns, key, until);
+                kept.guess_at(columns, key, until, moved);
             }
         }
         keys.iter()
-            .for_each(|(columns, key)| kept.guess_at(columns, key, until));
+            .for_each(|(columns, key)| kept.guess_at(columns, key, until, moved));
     }
 
     /// What a commit changed is unknown, until somebody who came after `until` sees it.

@@ -29,6 +29,7 @@ fn both_judges_come_to_the_same_verdict_of_every_story() {
                 "search_path",
                 "session authorization",
                 "session_replication_role",
+                "standard_conforming_strings",
                 "initially deferred",
                 "transaction snapshot",
                 " rename ",

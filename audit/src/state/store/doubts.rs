@@ -36,8 +36,16 @@ pub(super) type Doubts = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Doubt>>;
 /// Keys of a partial table that are known, by the columns that they are keys in, and since when.
 pub(super) type Known = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Nanos>>;
 
-/// Keys under which something had to be guessed, by the columns that they are keys in, and until when.
-pub(super) type Guesses = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Nanos>>;
+/// Something had to be guessed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guess {
+    until: Nanos,
+    /// The same, of which rows there are; what was guessed later is only what is in them.
+    moved_until: Nanos,
+}
+
+/// Keys under which something had to be guessed, by the columns that they are keys in.
+pub(super) type Guesses = FxHashMap<Box<[usize]>, FxHashMap<Vec<Key>, Guess>>;
 
 /// Keys of a table that may be in doubt before all of it is.
 const DOUBTS_MAX: usize = 10_000;
@@ -189,8 +197,8 @@ impl Table {
         self.busy_until = self.busy_until.max(other.busy_until);
         self.guess(other.guessed_until);
         for (columns, keys) in other.guessed.iter() {
-            for (key, until) in keys {
-                self.guess_key(columns, key.clone(), *until);
+            for (key, guess) in keys {
+                self.guess_key(columns, key.clone(), *guess);
             }
         }
         self.blurred_until = self.blurred_until.max(other.blurred_until);
@@ -265,11 +273,11 @@ impl Table {
         if self
             .guessed
             .values()
-            .any(|keys| keys.values().any(|until| *until < horizon))
+            .any(|keys| keys.values().any(|guess| guess.until < horizon))
         {
             let guessed = Arc::make_mut(&mut self.guessed);
             for keys in guessed.values_mut() {
-                keys.retain(|_, until| *until >= horizon);
+                keys.retain(|_, guess| guess.until >= horizon);
             }
             guessed.retain(|_, keys| !keys.is_empty());
         }
@@ -322,31 +330,44 @@ impl Table {
         self.guessed_until = self.guessed_until.max(until);
     }
 
-    /// The same, of the rows with this key.
-    pub fn guess_at(&mut self, columns: &[usize], key: &[Value], until: Nanos) {
-        self.guess_key(columns, as_key(key), until);
+    /// The same, of the rows with this key: which there are, if they `moved`, or only what is in them.
+    pub fn guess_at(&mut self, columns: &[usize], key: &[Value], until: Nanos, moved: bool) {
+        let moved_until = if moved { until } else { 0 };
+        self.guess_key(columns, as_key(key), Guess { until, moved_until });
     }
 
-    fn guess_key(&mut self, columns: &[usize], key: Vec<Key>, until: Nanos) {
+    fn guess_key(&mut self, columns: &[usize], key: Vec<Key>, guess: Guess) {
         let guessed = Arc::make_mut(&mut self.guessed);
         let known = guessed.entry(columns.into()).or_default().entry(key).or_default();
-        *known = until.max(*known);
+        known.until = known.until.max(guess.until);
+        known.moved_until = known.moved_until.max(guess.moved_until);
     }
 
     /// Whether what a snapshot taken at `sent` or later finds anywhere may have been guessed.
     pub fn is_guessed(&self, sent: Nanos) -> bool {
-        let until = |until: &Nanos| sent <= *until;
-        let all = self.guessed_until > 0 && until(&self.guessed_until);
-        all || self.guessed.values().any(|keys| keys.values().any(until))
+        let is_open = |guess: &Guess| sent <= guess.until;
+        self.is_all_guessed(sent) || self.guessed.values().any(|keys| keys.values().any(is_open))
     }
 
     /// Whether what it finds under this key may have been.
     pub fn is_guessed_at(&self, columns: &[usize], key: &[Value], sent: Nanos) -> bool {
-        let until = |until: &Nanos| sent <= *until;
-        let all = self.guessed_until > 0 && until(&self.guessed_until);
-        all || self.guessed.iter().any(|(of, keys)| match **of == *columns {
-            true => keys.get(&as_key(key)).is_some_and(until),
-            false => keys.values().any(until),
+        self.is_all_guessed(sent) || self.some_guess(columns, key, |guess| sent <= guess.until)
+    }
+
+    /// Whether it may have been guessed which rows it finds there.
+    pub fn is_row_guessed_at(&self, columns: &[usize], key: &[Value], sent: Nanos) -> bool {
+        let is_open = |guess: &Guess| guess.moved_until > 0 && sent <= guess.moved_until;
+        self.is_all_guessed(sent) || self.some_guess(columns, key, is_open)
+    }
+
+    fn is_all_guessed(&self, sent: Nanos) -> bool {
+        self.guessed_until > 0 && sent <= self.guessed_until
+    }
+
+    fn some_guess(&self, columns: &[usize], key: &[Value], is_open: impl Fn(&Guess) -> bool) -> bool {
+        self.guessed.iter().any(|(of, keys)| match **of == *columns {
+            true => keys.get(&as_key(key)).is_some_and(&is_open),
+            false => keys.values().any(&is_open),
         })
     }
 
