@@ -421,9 +421,13 @@ impl Assembler {
                 Control::TakeSnapshot => open.borrows = true,
                 Control::Savepoint(name) => open.savepoints.push((name.clone(), *said)),
                 Control::RollbackTo(name) => {
-                    if let Some(at) = open.savepoints.iter().rposition(|(n, _)| n == name) {
-                        open.savepoints.truncate(at + 1);
-                        *said = open.savepoints[at].1;
+                    match open.savepoints.iter().rposition(|(n, _)| n == name) {
+                        Some(at) => {
+                            open.savepoints.truncate(at + 1);
+                            *said = open.savepoints[at].1;
+                        }
+                        // It was set unseen, before or after what was said since.
+                        None => said.vague |= *said != open.began,
                     }
                 }
                 _ => {}
@@ -462,11 +466,14 @@ impl Assembler {
             Control::DiscardAll if ok && !open.explicit => close_implicit(session, self.server_default, out),
             Control::PrepareTransaction(gid) if ok => {
                 let window = Window::new(seen.window.sent, seen.ready.done);
+                let said = session.said;
                 let prepared =
                     take_open(session, End::Unknown(window), self.server_default).and_then(|txn| {
                         out.push(Assembled::Prepared(Arc::new(txn.clone())));
                         self.prepared.insert(gid, Prepared { txn })
                     });
+                // What is prepared is as good as committed for its session.
+                session.said = said;
                 // The name is free again: somebody has ended it unseen.
                 if let Some(ended) = prepared {
                     ended.abandon(out);
@@ -683,8 +690,6 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
     match end {
         End::Committed(_) => {}
         End::Aborted(_) => session.said = began,
-        // What is prepared is as good as committed for its session.
-        End::Unknown(window) if window.done != Nanos::MAX => {}
         End::Unknown(_) => session.said.vague |= session.said != began,
     }
     session.said.vague |= parted;

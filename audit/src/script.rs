@@ -22,7 +22,8 @@
 //! `part (1) (2)` are rows of a portal with a row limit that has more; `continue statement` fetches from it again.
 //! `and statement` was sent together with the one before, in a pipeline. `and sync` is the end of it, where that fails.
 //! `unseen statement` was sent and is not in the trace: there is a gap in its place, of that session, or of all of them
-//! if the session is called `everybody`.
+//! if the session is called `everybody`. `shed statement` is not in the trace either; what stands in its place does not
+//! say whose it was.
 //!
 //! A story says itself what it comes to, level by level; the levels are those of PostgreSQL unless a profile is named:
 //!
@@ -36,8 +37,8 @@
 //! ```
 
 use crate::trace::{
-    Answer, Column, Gap, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts, SessionId,
-    Status, Window,
+    Answer, Column, Gap, NOBODY, Nanos, Observation, Outcome, Protocol, Record, ServerError, SessionFacts,
+    SessionId, Status, Window,
 };
 use bytes::Bytes;
 use pgassay_rules::{Level, Profile};
@@ -256,9 +257,10 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
         Some(sql) => (sql, true),
         None => (sql, false),
     };
-    let (sql, unseen) = match sql.strip_prefix("unseen ") {
-        Some(sql) => (sql, true),
-        None => (sql, false),
+    let (sql, gap_of) = match (sql.strip_prefix("unseen "), sql.strip_prefix("shed ")) {
+        (Some(sql), _) => (sql, Some((!actor.is_everybody).then_some(actor.id))),
+        (_, Some(sql)) => (sql, Some(Some(NOBODY))),
+        _ => (sql, None),
     };
     let outcome = outcome_of(sql, answer)?;
     let before = actor.status;
@@ -267,9 +269,9 @@ fn observe(actor: &mut Actor, sql: &str, window: Window, answer: Option<&str>) -
     if !joined {
         actor.group = actor.seq;
     }
-    if unseen {
+    if let Some(session) = gap_of {
         return Ok(Record::Gap(Gap {
-            session: (!actor.is_everybody).then_some(actor.id),
+            session,
             window,
             reason: "the story says so".to_owned(),
         }));

@@ -312,10 +312,7 @@ impl Explainer {
         }
         self.unfollowed.note(txn, attempt);
         self.commits_early |= attempt.session.settings.commits_early || task.session.settings.commits_early;
-        let (running, lasting) = (&attempt.session, &attempt.lasting);
-        let ended = task
-            .session
-            .ended(txn.id.number, task.is_committed(), running, lasting, certain);
+        let ended = self.session_after(task, attempt, certain);
         self.go_on(txn, ended);
         let names = self.unfollowed.take_names();
         if !names.is_empty() {

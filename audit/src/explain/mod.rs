@@ -453,13 +453,21 @@ impl Explainer {
         }
         world.apply(txn, &attempt, &mut self.births);
         self.busy_until = self.busy_until.max(draw::over_by(txn));
-        let (running, lasting) = (&attempt.session, &attempt.lasting);
-        let ended = task
-            .session
-            .ended(txn.id.number, task.is_committed(), running, lasting, false);
+        let ended = self.session_after(&task, &attempt, false);
         self.go_on(txn, ended);
         self.refresh();
         self.alone();
+    }
+
+    /// The session after a transaction; a cursor is held only if its rows are `certain`.
+    fn session_after(&self, task: &place::Task, attempt: &Attempt, certain: bool) -> SessionState {
+        let (number, committed) = (task.txn.id.number, task.is_committed());
+        let (running, lasting) = (&attempt.session, &attempt.lasting);
+        let mut ended = task.session.ended(number, committed, running, lasting, certain);
+        if matches!(task.txn.end, End::Unknown(_)) && attempt.changes_session {
+            ended.blur(&self.catalog);
+        }
+        ended
     }
 
     /// The session as it is now, for a transaction that was judged before.

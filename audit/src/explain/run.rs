@@ -313,8 +313,8 @@ fn follow(control: &Control, attempt: &mut Attempt, savepoints: &mut Vec<Saved>,
             session: attempt.session.clone(),
             lasting: attempt.lasting.clone(),
         }),
-        Control::RollbackTo(name) => {
-            if let Some(at) = find(savepoints, name) {
+        Control::RollbackTo(name) => match find(savepoints, name) {
+            Some(at) => {
                 savepoints.truncate(at + 1);
                 let saved = &savepoints[at];
                 let drawn = std::mem::take(&mut attempt.overlay.drawn);
@@ -323,7 +323,12 @@ fn follow(control: &Control, attempt: &mut Attempt, savepoints: &mut Vec<Saved>,
                 attempt.session.set_back(&saved.session, catalog);
                 attempt.lasting.set_back(&saved.lasting, catalog);
             }
-        }
+            // It was set unseen, before or after what was set since.
+            None => {
+                attempt.session.blur(catalog);
+                attempt.lasting.blur(catalog);
+            }
+        },
         Control::Release(name) => {
             if let Some(at) = find(savepoints, name) {
                 savepoints.truncate(at);
