@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-const KEYS: i64 = 5;
+pub const KEYS: i64 = 5;
 
 #[derive(Clone)]
-enum OnRows {
+pub enum OnRows {
     Set(i64, i64),
     Upsert(i64, i64),
     Swap(i64, i64, i64),
@@ -102,7 +102,7 @@ impl Act for OnRows {
 }
 
 /// A few rows, each with its own key for a number.
-fn set_up() -> (String, BTreeMap<i64, i64>) {
+pub fn set_up() -> (String, BTreeMap<i64, i64>) {
     let rows: BTreeMap<i64, i64> = (1..=KEYS).map(|k| (k, k)).collect();
     let mut text = "init: create table t (k int primary key, v int)\n".to_owned();
     let values: Vec<String> = rows.iter().map(|(k, v)| format!("({k}, {v})")).collect();

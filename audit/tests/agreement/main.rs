@@ -19,6 +19,7 @@ mod simulate;
 mod bykey;
 mod calls;
 mod columns;
+mod keys;
 mod apart;
 mod thrift;
 mod told;

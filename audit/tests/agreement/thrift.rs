@@ -83,7 +83,7 @@ fn whoever_can_spend_little_accuses_nobody() {
         }
     }
     println!("{cases} histories, {told} statements, {unknown:?} not fully checked");
-    assert!(unknown[0] < unknown[1], "little is as good as much");
+    assert!(unknown[0] <= unknown[1], "little is better than much");
 }
 
 /// Five accounts, each changed by a routine that somebody else calls, while one reader sums them up; the last of the
