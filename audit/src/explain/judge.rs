@@ -6,7 +6,8 @@
 //! none does and nobody who is still to come can change that.
 
 use super::asked::Asked;
-use super::place::{Budget, Placement, Task, Under, wrote_nothing};
+use super::budget::Budget;
+use super::place::{Placement, Task, Under, wrote_nothing};
 use super::run::Attempt;
 use super::world::{Explained, World};
 use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw};

@@ -12,7 +12,8 @@
 
 use super::Explainer;
 use super::asked::Asked;
-use super::place::{Budget, Explanation, Explanations, Task, spend};
+use super::budget::{Budget, spend};
+use super::place::{Explanation, Explanations, Task};
 use super::run::{SNAPSHOT, Scene, is_statement_level};
 use super::world::World;
 use crate::assemble::Step;

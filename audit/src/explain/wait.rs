@@ -2,7 +2,8 @@
 //!
 //! In: transactions that were judged. Out: the fates of those that had waited for them.
 
-use super::place::{Budget, Task};
+use super::budget::Budget;
+use super::place::Task;
 use super::session::SessionState;
 use super::world::Explained;
 use super::{Accusation, Explainer, Fate, Suspect};

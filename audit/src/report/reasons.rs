@@ -11,6 +11,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "the audit itself crashed on the transaction: a defect of pgassay, its records are kept",
     ),
     (
+        "backslashes_in_strings",
+        "without standard_conforming_strings a backslash in a string is not what it seems",
+    ),
+    (
         "begun_unseen",
         "the transaction was open before the recording began",
     ),
@@ -97,6 +101,10 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     ("row_security", "row-level security decides what is seen"),
     ("rule", "a rule rewrites the statement"),
+    (
+        "session_replication_role",
+        "triggers and foreign keys are turned off for the session, or may be",
+    ),
     ("skipped", "the server skipped it after an error"),
     (
         "state_was_guessed",
