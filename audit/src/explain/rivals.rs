@@ -13,6 +13,7 @@ use super::world::{Taken, World, Wrote};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::trace::Outcome;
+use pgassay_rules::profile::AbortedReads;
 use std::sync::Arc;
 
 /// More than so many that may all have come before one, and before each other, have more orders than are tried.
@@ -256,6 +257,10 @@ impl Explainer {
         }
         for other in ahead.sequencer.upcoming() {
             if other.id == a.txn.id || other.id == b.txn.id || other.sent() > done {
+                continue;
+            }
+            let tells_nothing = || self.rules_of(other.level).aborted_reads == AbortedReads::Anything;
+            if matches!(other.end, End::Aborted(_)) && tells_nothing() {
                 continue;
             }
             let is_plain = match between {
