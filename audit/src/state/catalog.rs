@@ -376,6 +376,13 @@ impl Catalog {
         }
     }
 
+    /// Whether triggers or rules are fired when a table is written, or a part of it.
+    pub fn fires(&self, id: TableId) -> bool {
+        let is_fired =
+            |table: &Arc<Table>| table.fires() || table.children.iter().any(|child| self.fires(*child));
+        self.table(id).is_none_or(is_fired)
+    }
+
     /// The table that has the index which a name means.
     pub fn find_index(&self, schema: Option<&str>, name: &str, path: &[String]) -> Indexed {
         let named: Vec<&Arc<Table>> = self.tables().into_iter().filter(|t| t.has_index(name)).collect();
@@ -500,15 +507,13 @@ impl Table {
         self.plain_indexes.retain(|index| index != name);
     }
 
-    /// Whether triggers or rules are fired when it is written, those of foreign and deferrable keys among them.
-    pub fn fires(&self) -> bool {
-        let is_alone = self.parents.is_empty() && self.children.is_empty();
+    /// Whether triggers or rules of its own are fired when it is written, those of foreign and deferrable keys among them.
+    fn fires(&self) -> bool {
         let is_bound = !self.foreign_keys.is_empty() || !self.referenced_by.is_empty();
-        !is_alone
-            || is_bound
+        is_bound
             || !self.triggers.is_empty()
             || self.unmodelled_write.is_some()
-            || self.kind != TableKind::Table
+            || !matches!(self.kind, TableKind::Table | TableKind::Partitioned)
             || self.keys.iter().any(|key| key.deferrable)
     }
 

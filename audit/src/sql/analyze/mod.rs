@@ -404,7 +404,7 @@ impl<'a> Analyzer<'a> {
             true => asks::asks(&kind, self.catalog),
             false => Asks::everything(),
         };
-        let is_fired = |table: &TableId| self.catalog.table(*table).is_none_or(|table| table.fires());
+        let is_fired = |table: &TableId| self.catalog.fires(*table);
         // What DDL does to the catalog it does all the same.
         let heeds_role = !matches!(kind, Kind::Ddl(_) | Kind::Truncate { .. })
             && (self.touches.writes_everything || self.touches.written.iter().any(is_fired));
