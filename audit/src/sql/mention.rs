@@ -5,6 +5,7 @@
 //! Always true: the whole tree is walked, whatever kinds of nodes it has.
 
 use pg_query::NodeEnum;
+use pg_query::protobuf as pg;
 use serde_json::{Map, Value as Json};
 
 /// A name, and the schema where it is said.
@@ -33,6 +34,11 @@ pub(crate) fn mentioned(node: &NodeEnum) -> Mentioned {
         Err(_) => found.writes = true,
     }
     found
+}
+
+/// The schema that is said with a name, if one is.
+pub(crate) fn schema_of(range: &pg::RangeVar) -> Option<&str> {
+    (!range.schemaname.is_empty()).then_some(range.schemaname.as_str())
 }
 
 /// The query with the schema of every table said: whoever reads it later finds the same tables, wherever else it looks.

@@ -17,6 +17,6 @@ pub mod planner;
 mod analyze;
 
 pub(crate) use analyze::{columns_of, constant, resolve_type, stored_columns_of};
-pub(crate) use mention::qualified;
+pub(crate) use mention::{qualified, schema_of};
 pub use plan::{Kind, Planned};
 pub use planner::{Planner, Prepared, SessionSettings};

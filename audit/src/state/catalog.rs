@@ -368,7 +368,7 @@ impl Catalog {
                 in_schema(own.map_or(TEMPORARY, String::as_str))
             }
             Some(schema) => in_schema(schema),
-            None if path.iter().any(|p| p == ANYWHERE) => match entries.as_slice() {
+            None if is_anywhere(path) => match entries.as_slice() {
                 [(_, id)] => self.table(*id),
                 _ => None,
             },
@@ -393,13 +393,13 @@ impl Catalog {
         };
         let mut found = match schema {
             Some(schema) => in_schema(schema).into_iter().collect::<Vec<_>>(),
-            None if path.iter().any(|p| p == ANYWHERE) => named.iter().collect(),
+            None if is_anywhere(path) => named.iter().collect(),
             None => path.iter().filter_map(|schema| in_schema(schema)).collect(),
         }
         .into_iter();
         match found.next() {
             None => Indexed::Nowhere,
-            Some(_) if schema.is_none() && path.iter().any(|p| p == ANYWHERE) => Indexed::Unsure,
+            Some(_) if schema.is_none() && is_anywhere(path) => Indexed::Unsure,
             Some(first) if first.has_key(name) || !found.any(|t| t.has_key(name)) => Indexed::On(first.id),
             Some(_) => Indexed::Unsure,
         }
@@ -410,7 +410,7 @@ impl Catalog {
         if let Some(table) = self.find(schema, name, path) {
             return vec![table.clone()];
         }
-        if schema.is_some() || path.iter().all(|p| p != ANYWHERE) {
+        if schema.is_some() || !is_anywhere(path) {
             return Vec::new();
         }
         let entries = self.inner.names.get(name).into_iter().flatten();
@@ -452,7 +452,7 @@ impl Catalog {
         };
         let visible = |function: &&Arc<Function>| match schema {
             Some(schema) => function.schema == schema,
-            None => path.contains(&function.schema) || path.iter().any(|schema| schema == ANYWHERE),
+            None => path.contains(&function.schema) || is_anywhere(path),
         };
         entries.iter().filter(visible).collect()
     }
@@ -483,6 +483,11 @@ fn user_types(inner: &Inner) -> UserTypes {
 
 /// Stands for a search path that nobody knows.
 pub const ANYWHERE: &str = "*";
+
+/// Whether it is not known which schemas are searched.
+pub fn is_anywhere(path: &[String]) -> bool {
+    path.iter().any(|schema| schema == ANYWHERE)
+}
 
 /// What the names of the schemas begin with under which temporary tables are kept, one for each session.
 pub const TEMPORARY: &str = "pg_temp";

@@ -85,6 +85,27 @@ pub struct Found {
     pub unknown: u64,
 }
 
+impl Found {
+    /// So many times the lies that were caught are more than so many times those that were missed, and so many times the
+    /// statements that were not fully checked are fewer than all.
+    pub fn assert_more(&self, caught_times: usize, missed_times: usize, unknown_times: u64) {
+        let Found {
+            caught,
+            missed,
+            told,
+            unknown,
+        } = self;
+        assert!(
+            caught * caught_times > missed * missed_times,
+            "{caught} caught, {missed} missed"
+        );
+        assert!(
+            unknown * unknown_times < *told,
+            "{unknown} of {told} statements not fully checked"
+        );
+    }
+}
+
 /// Tells `cases` stories at one of the levels each: nobody is accused, with whatever limits; then with a lie, within the
 /// limits of `proof`.
 pub fn tell<A: Act>(

@@ -255,9 +255,8 @@ impl DdlRun<'_, '_> {
         let Some(old) = &rename.relation else {
             return Fault::unsure("rename");
         };
-        let schema = (!old.schemaname.is_empty()).then_some(old.schemaname.as_str());
         let path = &self.settings.search_path;
-        match self.catalog.find_index(schema, &old.relname, path) {
+        match self.catalog.find_index(sql::schema_of(old), &old.relname, path) {
             Indexed::On(owner) => self.edit(|editor| {
                 editor.alter(owner, |table| {
                     let keys = table.keys.iter_mut().map(|key| &mut key.name);

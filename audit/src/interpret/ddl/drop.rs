@@ -1,7 +1,6 @@
 //! DROP, and what goes with it.
 
-use super::DdlRun;
-use super::string_of;
+use super::{DdlRun, said, string_of};
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql;
 use crate::state::TableId;
@@ -24,7 +23,7 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::List(list)) = &object.node else {
                         continue;
                     };
-                    let Some((schema, name)) = qualified(&list.items) else {
+                    let Some((schema, name)) = said(&list.items) else {
                         continue;
                     };
                     if let Some(table) = self.catalog.find(schema, name, &self.settings.search_path) {
@@ -58,7 +57,7 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::List(list)) = &object.node else {
                         continue;
                     };
-                    let Some((schema, name)) = qualified(&list.items) else {
+                    let Some((schema, name)) = said(&list.items) else {
                         continue;
                     };
                     match catalog.find_index(schema, name, &self.settings.search_path) {
@@ -78,7 +77,7 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::TypeName(name)) = &object.node else {
                         continue;
                     };
-                    let Some((schema, name)) = qualified(&name.names) else {
+                    let Some((schema, name)) = said(&name.names) else {
                         continue;
                     };
                     let found = catalog.find_type(schema, name, &self.settings.search_path);
@@ -94,7 +93,7 @@ impl DdlRun<'_, '_> {
                     let Some(NodeEnum::ObjectWithArgs(object)) = &object.node else {
                         continue;
                     };
-                    let Some((schema, name)) = qualified(&object.objname) else {
+                    let Some((schema, name)) = said(&object.objname) else {
                         continue;
                     };
                     let types: Option<Vec<u32>> = object
@@ -165,11 +164,4 @@ impl DdlRun<'_, '_> {
         }
         gone.split_off(tables.len())
     }
-}
-
-/// The schema, if one is said, and the name.
-fn qualified(nodes: &[pg::Node]) -> Option<(Option<&str>, &str)> {
-    let mut names = nodes.iter().rev().filter_map(string_of);
-    let name = names.next()?;
-    Some((names.next(), name))
 }

@@ -14,8 +14,8 @@ mod function;
 use super::Effect;
 use super::expect::{Expect, Tag};
 use super::run::{Fault, Outcome, Run};
-use crate::sql::SessionSettings;
 use crate::sql::plan::Ddl;
+use crate::sql::{SessionSettings, schema_of};
 use crate::state::catalog::{Editor, Sequence, TEMPORARY, Table, TableKind, Trigger, Type, TypeKind};
 use crate::state::{Catalog, TableId};
 use crate::value::oid;
@@ -197,12 +197,9 @@ impl DdlRun<'_, '_> {
     }
 
     fn qualified(&self, nodes: &[Node]) -> (String, String) {
-        let names: Vec<&str> = nodes.iter().filter_map(string_of).collect();
-        match names.as_slice() {
-            [.., schema, name] => ((*schema).to_owned(), (*name).to_owned()),
-            [name] => (self.default_schema(), (*name).to_owned()),
-            [] => (self.default_schema(), String::new()),
-        }
+        let (schema, name) = said(nodes).unwrap_or_default();
+        let schema = schema.map_or_else(|| self.default_schema(), str::to_owned);
+        (schema, name.to_owned())
     }
 
     fn exists(&self, schema: &str, name: &str) -> bool {
@@ -211,7 +208,7 @@ impl DdlRun<'_, '_> {
 
     fn find(&self, range: Option<&pg::RangeVar>) -> Option<Arc<Table>> {
         let range = range?;
-        let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
+        let schema = schema_of(range);
         self.catalog
             .find(schema, &range.relname, &self.settings.search_path)
             .cloned()
@@ -221,12 +218,7 @@ impl DdlRun<'_, '_> {
         let Some(table) = self.find(create.relation.as_ref()) else {
             return;
         };
-        let names: Vec<&str> = create.funcname.iter().filter_map(string_of).collect();
-        let (schema, function) = match names.as_slice() {
-            [.., schema, name] => (Some(*schema), *name),
-            [name] => (None, *name),
-            [] => (None, ""),
-        };
+        let (schema, function) = said(&create.funcname).unwrap_or_default();
         let path = &self.settings.search_path;
         let found = self.catalog.find_functions(schema, function, path);
         // Where it is not known which one is meant, it may do anything.
@@ -284,6 +276,13 @@ impl DdlRun<'_, '_> {
             None => Fault::unsure("ddl_expression"),
         }
     }
+}
+
+/// The schema, if one is said, and the name.
+fn said(nodes: &[Node]) -> Option<(Option<&str>, &str)> {
+    let mut names = nodes.iter().rev().filter_map(string_of);
+    let name = names.next()?;
+    Some((names.next(), name))
 }
 
 fn string_of(node: &Node) -> Option<&str> {

@@ -9,7 +9,7 @@
 use super::Analyzer;
 use crate::sql::config;
 use crate::state::Catalog;
-use crate::state::catalog::{ANYWHERE, Function, Trigger};
+use crate::state::catalog::{Function, Trigger, is_anywhere};
 use crate::trace::lex;
 use crate::value::catalog::CATALOG;
 use crate::value::oid;
@@ -138,7 +138,7 @@ impl Analyzer<'_> {
 
     /// Whether it is not known which schemas a name without one is looked for in.
     pub(super) fn searches_anywhere(&self) -> bool {
-        self.settings.search_path.iter().any(|schema| schema == ANYWHERE)
+        is_anywhere(&self.settings.search_path)
     }
 
     fn touch_everything(&mut self) {

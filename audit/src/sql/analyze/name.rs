@@ -1,7 +1,7 @@
 //! Names: columns, types, tables.
 
 use super::{Analyzer, Collated, Item, ItemColumn, Result, Typed, string_of, strings_of, unmodelled};
-use crate::sql::mention::mentioned;
+use crate::sql::mention::{mentioned, schema_of};
 use crate::sql::plan::{Expr, Touches};
 use crate::state::catalog::{Table, TableKind};
 use crate::value::{self, Collation, TypeOid, oid};
@@ -152,8 +152,8 @@ impl Analyzer<'_> {
         }
     }
 
-    pub(super) fn find_table(&mut self, range: &pg::RangeVar) -> Option<Arc<Table>> {
-        let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
+    pub(super) fn find_table(&self, range: &pg::RangeVar) -> Option<Arc<Table>> {
+        let schema = schema_of(range);
         self.catalog
             .find(schema, &range.relname, &self.settings.search_path)
             .cloned()
@@ -161,7 +161,7 @@ impl Analyzer<'_> {
 
     /// The tables that may be meant.
     pub(super) fn candidates(&self, range: &pg::RangeVar) -> Vec<Arc<Table>> {
-        let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
+        let schema = schema_of(range);
         let path = &self.settings.search_path;
         self.catalog.candidates(schema, &range.relname, path)
     }

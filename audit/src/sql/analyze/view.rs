@@ -9,7 +9,6 @@ use super::{Analyzer, string_of};
 use crate::state::catalog::{Table, TableKind};
 use pg_query::protobuf as pg;
 use pg_query::{Node, NodeEnum};
-use std::sync::Arc;
 
 /// A place that no constant of the statement is near.
 const NOWHERE: i32 = i32::MIN / 2;
@@ -74,7 +73,7 @@ impl Analyzer<'_> {
 
     /// The view that is written, and its table under the view's name.
     fn updatable(&self, range: &pg::RangeVar) -> Option<(Updatable, pg::RangeVar)> {
-        let table = self.find_range(range)?;
+        let table = self.find_table(range)?;
         if table.kind != TableKind::View {
             return None;
         }
@@ -85,7 +84,7 @@ impl Analyzer<'_> {
         let mut view = self.definition_of(&table, name)?;
         // A view of a view.
         for _ in 0..8 {
-            let base = self.find_range(&view.base)?;
+            let base = self.find_table(&view.base)?;
             if base.kind != TableKind::View {
                 let mut target = view.base.clone();
                 target.alias = Some(pg::Alias {
@@ -99,14 +98,6 @@ impl Analyzer<'_> {
             view.condition = both(view.condition.map(Box::new), inner.condition).map(|node| *node);
         }
         None
-    }
-
-    fn find_range(&self, range: &pg::RangeVar) -> Option<Arc<Table>> {
-        let schema = (!range.schemaname.is_empty()).then_some(range.schemaname.as_str());
-        let found = self
-            .catalog
-            .find(schema, &range.relname, &self.settings.search_path);
-        found.cloned()
     }
 
     /// What the view selects, if that is columns of one table and nothing else; its condition speaks of `name`.
