@@ -7,7 +7,7 @@
 //! Always true: a name that this session was not seen preparing or declaring is unknown, never an error.
 
 use super::session::SessionState;
-use crate::interpret::{self, Execution, Expect, Fetch, Heed, Portal, PortalName, Views};
+use crate::interpret::{self, Execution, Expect, Fetch, Heed, Pinned, Portal, PortalName, Views};
 use crate::sql::plan::{AllAsks, Body, Distinct, FetchDirection, RelationSource};
 use crate::sql::{Kind, Planner, Prepared};
 use crate::state::{Catalog, TableId};
@@ -252,6 +252,7 @@ impl Asked {
                     asks,
                     reasons,
                     effects,
+                    ..
                 } = run();
                 let mut execution = succeeds(session);
                 execution.footprint = footprint;
@@ -319,6 +320,7 @@ fn succeeds(session: &SessionState) -> Execution {
         expect: Expect::success(session.context.clone()),
         effects: Vec::new(),
         footprint: Vec::new(),
+        pinned: Pinned::default(),
         asks: AllAsks::default(),
         reasons: Vec::new(),
     }

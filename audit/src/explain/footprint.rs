@@ -31,6 +31,8 @@ struct Written {
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     touches: Vec<(usize, Touch)>,
+    /// Where else it reads, but where its answer says what it found: that does not decide where it goes.
+    pinned: Vec<(usize, Touch)>,
     /// What it depends on there.
     asks: AllAsks,
     written: Vec<Written>,
@@ -87,13 +89,15 @@ impl Footprint {
         for read in &attempt.reads {
             let touches = read.touches.iter().map(|t| (read.step, t.clone()));
             footprint.touches.extend(touches);
+            let pinned = read.pinned.iter().map(|t| (read.step, t.clone()));
+            footprint.pinned.extend(pinned);
             footprint.asks.join(&read.asks);
         }
         for (table, own) in &attempt.overlay.tables {
             if own.truncated || own.havoc.is_some() {
                 footprint.wild.push(*table);
             } else if own.unseen || !own.absent.is_empty() {
-                let touches = footprint.touches.iter();
+                let touches = footprint.places();
                 let there = touches.filter(|(step, t)| attempt.wrote.contains(step) && t.table() == *table);
                 footprint.unseen.extend(there.cloned().collect::<Vec<_>>());
             }
@@ -120,9 +124,15 @@ impl Footprint {
         footprint
     }
 
+    /// Everywhere it reads.
+    fn places(&self) -> impl Iterator<Item = &(usize, Touch)> {
+        self.touches.iter().chain(&self.pinned)
+    }
+
     /// What one of two runs of the same transaction reads or writes.
     pub fn join(&mut self, other: Footprint) {
         self.touches.extend(other.touches);
+        self.pinned.extend(other.pinned);
         self.asks.join(&other.asks);
         self.written.extend(other.written);
         self.unseen.extend(other.unseen);
@@ -149,11 +159,14 @@ impl Footprint {
 
     /// Whether it may be another one after `other`, as far as that is worth knowing.
     pub fn is_outdated_by(&self, other: &Footprint) -> bool {
-        match self.is_boundless {
-            // It cannot become wider, only narrower.
-            true => self.reads_after(other),
-            false => self.heeds(other),
-        }
+        // What it finds there does not change where it goes.
+        let goes_by = self.touches.iter();
+        // It cannot become wider, only narrower.
+        let is_wide = self.is_boundless;
+        goes_by
+            .map(|(_, touch)| touch)
+            .any(|touch| other.may_write_for(touch, &self.asks, true))
+            || (!is_wide && self.wild.iter().any(|table| other.touches_table(*table)))
     }
 
     /// Whether it is not known of any of these tables what it writes there.
@@ -238,7 +251,7 @@ impl Footprint {
     pub fn depends_on(&self, txn: &Transaction, other: &Footprint, sent: Nanos, only_effects: bool) -> bool {
         let in_time = |step: usize| sent <= self.until(txn, step);
         let matters = |step: usize| !only_effects || self.writing.contains(&step);
-        self.touches.iter().any(|(step, touch)| {
+        self.places().any(|(step, touch)| {
             matters(*step) && in_time(*step) && other.may_write_for(touch, &self.asks, false)
         }) || self
             .written
@@ -249,7 +262,7 @@ impl Footprint {
 
     /// The key that all reading of a step is about.
     pub fn only_key(&self, step: usize) -> Option<(TableId, &Arc<[usize]>, &[Value])> {
-        let mut touches = self.touches.iter().filter(|(at, _)| *at == step).map(|(_, t)| t);
+        let mut touches = self.places().filter(|(at, _)| *at == step).map(|(_, t)| t);
         let Touch::Key {
             table, columns, key, ..
         } = touches.next()?
@@ -288,8 +301,7 @@ impl Footprint {
         };
         !self.wild.contains(&table)
             && self
-                .touches
-                .iter()
+                .places()
                 .all(|(_, touch)| touch.table() != table || apart(touch))
             && self.written.iter().all(|w| w.table != table || is_apart(w))
     }
@@ -300,7 +312,7 @@ impl Footprint {
     }
 
     fn reads_after(&self, other: &Footprint) -> bool {
-        let mut touches = self.touches.iter();
+        let mut touches = self.places();
         touches.any(|(_, touch)| other.may_write_for(touch, &self.asks, true))
     }
 
@@ -318,8 +330,7 @@ impl Footprint {
                     .iter()
                     .any(|(column, is_sum)| self.asks.asks_for(change.table, *column, *is_sum)),
             };
-            asks()
-                && (self.wild.contains(&change.table) || self.touches.iter().any(|(_, touch)| reads(touch)))
+            asks() && (self.wild.contains(&change.table) || self.places().any(|(_, touch)| reads(touch)))
         })
     }
 
@@ -340,7 +351,7 @@ impl Footprint {
 
     /// Whether what `other` wrote is where this one reads.
     pub fn sees(&self, other: &Footprint) -> bool {
-        self.touches.iter().any(|(_, touch)| other.may_write_at(touch))
+        self.places().any(|(_, touch)| other.may_write_at(touch))
     }
 
     /// Whether this one may have written where somebody reads.
@@ -369,7 +380,7 @@ impl Footprint {
 
     /// Whether it was there in any way: what it finds now may not be what it has found.
     pub fn was_at(&self, touch: &Touch) -> bool {
-        self.may_write_at(touch) || self.touches.iter().any(|(_, place)| overlap(place, touch))
+        self.may_write_at(touch) || self.places().any(|(_, place)| overlap(place, touch))
     }
 
     /// Whether this one may have written a row that somebody writes.
@@ -393,7 +404,7 @@ impl Footprint {
     }
 
     fn touches_table(&self, table: TableId) -> bool {
-        self.may_write_table(table) || self.touches.iter().any(|(_, t)| t.table() == table)
+        self.may_write_table(table) || self.places().any(|(_, t)| t.table() == table)
     }
 }
 

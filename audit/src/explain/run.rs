@@ -129,6 +129,8 @@ pub struct Judged {
 pub struct StepReads {
     pub step: usize,
     pub touches: Vec<Touch>,
+    /// The same, where the answer says what was found there.
+    pub pinned: Vec<Touch>,
     pub asks: AllAsks,
     pub providers: SmallVec<[CommitId; 8]>,
 }
@@ -145,6 +147,8 @@ pub struct Attempt {
     pub wrong_steps: Vec<usize>,
     /// Steps that wrote rows.
     pub wrote: Vec<usize>,
+    /// Instants at which the answer says what was found.
+    pub pinned: Vec<PointId>,
     /// Rows that it certainly held, where two transactions cannot.
     pub claims: Vec<Claim>,
     /// Where rows that it replaced were locked, if that was inside of a routine.
@@ -205,6 +209,7 @@ impl Attempt {
             wrong: None,
             wrong_steps: Vec::new(),
             wrote: Vec::new(),
+            pinned: Vec::new(),
             claims: Vec::new(),
             held: Vec::new(),
             may_have_written: Vec::new(),
@@ -444,6 +449,7 @@ fn run_step(
         expect,
         mut effects,
         footprint,
+        pinned,
         asks,
         reasons,
     } = execution;
@@ -546,9 +552,14 @@ fn run_step(
             }
         }
     }
+    if by_statement {
+        let instants = pinned.instants.iter();
+        attempt.pinned.extend(instants.map(|nth| read_point.inside(*nth)));
+    }
     attempt.reads.push(StepReads {
         step: at,
         touches: footprint,
+        pinned: pinned.touches,
         asks,
         providers,
     });

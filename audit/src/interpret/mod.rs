@@ -34,6 +34,7 @@ use crate::value::compare::total_order;
 use crate::value::{Collation, Context, DateStyle, TimeZone, TypeOid, Value};
 use expect::{ExpectedRow, Group, Opening, Rows, Tag};
 use query::{Cutting, Output, OutputRow};
+pub use routine::pinned::Pinned;
 use run::{Fault, Frame, Outcome, Run, Scope, Slot};
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -48,6 +49,8 @@ pub struct Execution {
     pub effects: Vec<Effect>,
     /// What was read, for deciding which other transactions matter to this statement.
     pub footprint: Vec<Touch>,
+    /// What was read besides by a call, where its answer says what it found.
+    pub pinned: Pinned,
     /// What it depends on in what was read.
     pub asks: AllAsks,
     /// Constructs that were not modelled, in the words of the coverage counters. Empty: fully checked.
@@ -269,6 +272,7 @@ pub fn execute_told(
                 expect,
                 effects: Vec::new(),
                 footprint: Vec::new(),
+                pinned: Pinned::default(),
                 asks: AllAsks::of(&planned.asks),
                 reasons: planned.reasons.clone(),
             };
@@ -292,11 +296,15 @@ pub fn execute_told(
     run.told.set(told.written);
     run.answered = told.answer.map(|answer| (answer, told.heed));
     let result = statement(&run, &planned.kind, told.copy);
+    if result.is_err() {
+        run.unpin();
+    }
     let mut execution = match result {
         Ok(expect) => Execution {
             expect,
             effects: run.take_effects(),
             footprint: run.take_footprint(),
+            pinned: run.take_pinned(),
             asks: run.take_asks(),
             reasons: planned.reasons.clone(),
         },
@@ -304,6 +312,7 @@ pub fn execute_told(
             expect: Expect::failure(&sqlstate, message, context.clone()),
             effects: Vec::new(),
             footprint: run.take_footprint(),
+            pinned: Pinned::default(),
             asks: run.take_asks(),
             reasons: planned.reasons.clone(),
         },
@@ -777,6 +786,7 @@ pub fn widened(planned: &Planned, reason: &str, context: &Arc<Context>) -> Execu
         expect: Expect::anything(reason, context.clone()),
         effects,
         footprint,
+        pinned: Pinned::default(),
         asks: AllAsks::of(&Arc::new(Asks::everything())),
         reasons: planned
             .reasons

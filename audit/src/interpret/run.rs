@@ -1,7 +1,7 @@
 //! One execution of one statement: what all its parts share.
 
 use super::routine::path::Path;
-use super::{Cut, Effect, Heed, RowFilter, Touch, Views};
+use super::{Cut, Effect, Heed, Pinned, RowFilter, Touch, Views};
 use crate::sql::plan::{AllAsks, Asks, Cte, CteQuery, Expr, Kind, Planned};
 use crate::state::{Row, RowId, TableId};
 use crate::trace::Answer;
@@ -111,6 +111,8 @@ pub(super) struct Run<'a> {
     /// Something unmodelled could fail in any way.
     pub any_error: Cell<bool>,
     footprint: RefCell<Footprint>,
+    /// What was read besides, where the answer says what was found.
+    pinned: RefCell<Pinned>,
     asks: RefCell<AllAsks>,
     work: Cell<u64>,
     pub routine_depth: usize,
@@ -158,6 +160,7 @@ impl<'a> Run<'a> {
             possible: RefCell::default(),
             any_error: Cell::new(false),
             footprint: RefCell::default(),
+            pinned: RefCell::default(),
             asks: RefCell::new(AllAsks::of(&planned.asks)),
             work: Cell::new(0),
             routine_depth: 0,
@@ -320,6 +323,22 @@ impl<'a> Run<'a> {
             } => self.touch_some(table, &columns, &key, filter, cut),
             Touch::Scan { table, filter } => self.touch_scan(table, filter),
         }
+    }
+
+    /// What a part of this execution read where the answer says what it found.
+    pub fn pin(&self, found: Pinned) {
+        self.pinned.borrow_mut().join(found);
+    }
+
+    /// What was found may have been something else after all.
+    pub fn unpin(&self) {
+        for touch in self.pinned.take().touches {
+            self.touch(touch);
+        }
+    }
+
+    pub fn take_pinned(&self) -> Pinned {
+        self.pinned.take()
     }
 
     /// What a part of this execution asked for.

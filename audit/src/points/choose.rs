@@ -233,10 +233,12 @@ impl Chooser {
         self.contradiction
     }
 
-    /// How many answers of this run can be changed.
-    pub fn open(&self) -> usize {
+    /// How many answers of this run can be changed, as far as they matter.
+    pub fn open_among(&self, matters: impl Fn(PointId) -> bool) -> usize {
         let chosen = self.script.iter().take(self.used);
-        chosen.filter(|choice| !choice.flipped).count()
+        chosen
+            .filter(|choice| !choice.flipped && matters(choice.point))
+            .count()
     }
 
     /// Whether nothing comes of this run: it contradicts itself, or repeats an earlier one.

@@ -277,6 +277,21 @@ impl View for Reader<'_> {
         }
     }
 
+    fn showed(&self, table: TableId, columns: &[usize], key: &[Value]) {
+        let Some(kept) = self.table(table) else { return };
+        let ids = kept.candidates(columns, key);
+        let mut chains = ids.into_iter().filter_map(|id| kept.chain(id));
+        let (Some(chain), None) = (chains.next(), chains.next()) else {
+            return;
+        };
+        let has = |version: &&Version| version.row.as_ref().is_some_and(|row| has_key(row, columns, key));
+        if let Some(first) = chain.versions.iter().find(has)
+            && self.is_seen(first.commit, first.rewrite).is_none()
+        {
+            self.sees(first.commit, first.rewrite, true, || None);
+        }
+    }
+
     fn has_asked(&self) -> bool {
         self.chooser.borrow().has_chosen()
     }

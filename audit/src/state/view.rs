@@ -60,6 +60,9 @@ pub trait View {
     /// A row that was there was written or deleted, at the instant in focus.
     fn claimed(&self, _table: TableId, _id: RowId) {}
 
+    /// A row with this key was there at the instant in focus.
+    fn showed(&self, _table: TableId, _columns: &[usize], _key: &[Value]) {}
+
     /// Whether anything that was found so far depends on the order of commits.
     fn has_asked(&self) -> bool {
         false

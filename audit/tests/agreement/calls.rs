@@ -25,6 +25,7 @@ init: create procedure offer(what int, inout at int) language plpgsql as $$ begi
 init: create procedure pay(who int, amount int, inout rest int) language plpgsql as $$ begin update purse set v = v + amount where k = who returning v into rest; end $$
 init: create procedure hand(one int, other int, amount int) language plpgsql as $$ begin update purse set v = v - amount where k = one; update purse set v = v + amount where k = other; end $$
 init: create procedure earn(who int, inout took int, inout rest int) language plpgsql as $$ begin select id into took from queue order by id limit 1 for update; if found then delete from queue where id = took; update purse set v = v + took where k = who returning v into rest; else took := 0; select v into rest from purse where k = who; end if; end $$
+init: create procedure deal(most int, inout dealt int[]) language plpgsql as $$ declare i int; o int; w int; begin dealt := '{}'; for i in 1..most loop select id into o from queue order by id limit 1 for update; dealt := array_append(dealt, o); if found then delete from queue where id = o returning v into w; update purse set v = v + 1 where k = w % 3 + 1; end if; end loop; end $$
 init: create procedure count_up(inout waiting bigint, inout rich bigint) language plpgsql as $$ begin select count(*) into waiting from queue; select sum(v) into rich from purse; end $$
 ";
 
@@ -35,6 +36,8 @@ enum Call {
     Pay(i64, i64),
     Hand(i64, i64, i64),
     Earn(i64),
+    /// Whose purse it fills is written where nobody is shown it.
+    Deal(i64),
     CountUp,
     Purse(i64),
     Purses,
@@ -56,7 +59,8 @@ impl Act for Call {
     fn random(rng: &mut Rng, fresh: i64) -> Call {
         let who = rng.i64(1..=PURSES);
         match rng.u8(0..20) {
-            0..=4 => Call::Take(rng.i64(1..4)),
+            0..=1 => Call::Take(rng.i64(1..4)),
+            2..=4 => Call::Deal(rng.i64(1..4)),
             5..=7 => Call::Offer(fresh),
             8..=10 => Call::Pay(who, fresh),
             11..=12 => Call::Hand(who, who % PURSES + 1, fresh),
@@ -75,6 +79,7 @@ impl Act for Call {
             Call::Pay(who, amount) => format!("call pay({who}, {amount}, null)"),
             Call::Hand(one, other, amount) => format!("call hand({one}, {other}, {amount})"),
             Call::Earn(who) => format!("call earn({who}, null, null)"),
+            Call::Deal(most) => format!("call deal({most}, null)"),
             Call::CountUp => "call count_up(null, null)".to_owned(),
             Call::Purse(who) => format!("select v from purse where k = {who}"),
             Call::Purses => "select k, v from purse order by k".to_owned(),
@@ -121,6 +126,15 @@ impl Act for Call {
                 let purse = state.purses.entry(*who).or_default();
                 *purse += took;
                 format!("({took}, {})", lie.unwrap_or(*purse))
+            }
+            Call::Deal(most) => {
+                let mut deal = || {
+                    let (id, what) = state.queue.pop_first()?;
+                    *state.purses.entry(what % PURSES + 1).or_default() += 1;
+                    Some(id)
+                };
+                let dealt = (0..*most).map(|_| deal().map_or("NULL".to_owned(), |id| id.to_string()));
+                format!("('{{{}}}')", dealt.collect::<Vec<_>>().join(","))
             }
             Call::CountUp => format!("({}, {})", state.queue.len(), state.purses.values().sum::<i64>()),
             Call::Purse(who) => format!("({})", lie.unwrap_or(state.purses[who])),

@@ -3,10 +3,11 @@
 use super::changes::Changes;
 use super::ended::unknown_unless_same;
 use super::path::Path;
+use super::pinned::{Pinned, Question};
 use super::shown::{Shown, Strayed, Witnesses};
 use super::{FORKS_MAX, STEPS_MAX};
-use crate::interpret::Views;
 use crate::interpret::run::{Fault, Outcome, Run};
+use crate::interpret::{Touch, Views};
 use crate::sql::plan::{Planned, Routine, Step};
 use crate::value::{Value, oid};
 use std::cell::RefCell;
@@ -49,6 +50,11 @@ pub(super) struct Body<'b, 'a> {
     pub(super) strayed: Strayed,
     /// What may tell whether the last statement found something.
     pub(super) witnesses: Option<Witnesses>,
+    /// The last query, as long as the answer may tell what it found; and what it read.
+    pub(super) question: Option<Question>,
+    pub(super) kept_back: Vec<Touch>,
+    /// What was read where the answer says what was found.
+    pub(super) pinned: Pinned,
     pub(super) returned: Option<Value>,
 }
 
@@ -68,6 +74,9 @@ impl Body<'_, '_> {
     }
 
     fn step(&mut self, step: &Step) -> Outcome<Flow> {
+        if !self.is_told_by(step) {
+            self.pass_on();
+        }
         match step {
             Step::Assign {
                 variable,

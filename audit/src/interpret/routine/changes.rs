@@ -302,6 +302,10 @@ impl View for Layer<'_> {
         }
     }
 
+    fn showed(&self, table: TableId, columns: &[usize], key: &[Value]) {
+        self.base.showed(table, columns, key);
+    }
+
     fn has_asked(&self) -> bool {
         self.base.has_asked()
     }

@@ -13,6 +13,7 @@ pub(super) mod path;
 mod statement;
 mod ended;
 mod changes;
+pub(super) mod pinned;
 mod shown;
 
 use super::expect::{Expect, ExpectedRow, Group, Rows};
@@ -24,6 +25,7 @@ use crate::value::Value;
 use body::Body;
 use changes::{Changes, Layer};
 use ended::Ended;
+use pinned::Pinned;
 use shown::{Shown, Strayed};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -255,6 +257,9 @@ impl Run<'_> {
             taken: Vec::new(),
             strayed: Strayed::default(),
             witnesses: None,
+            question: None,
+            kept_back: Vec::new(),
+            pinned: Pinned::default(),
             returned: None,
         };
         for (place, value) in arguments.into_iter().enumerate() {
@@ -268,8 +273,16 @@ impl Run<'_> {
                 body.assign(place, default)?;
             }
         }
-        body.run(&routine.body)?;
+        let flow = body.run(&routine.body);
+        body.pass_on();
         let is_lost = body.is_lost();
+        let pinned = std::mem::take(&mut body.pinned);
+        self.pin(pinned);
+        // What was not found may be there when the answer is explained.
+        if flow.is_err() || (body.strayed.is_empty_handed() && !is_lost) {
+            self.unpin();
+        }
+        flow?;
         let (returned, mut variables) = (body.returned.take(), std::mem::take(&mut body.variables));
         for variable in body.taken.drain(..) {
             variables[variable] = Value::Unknown;

@@ -12,7 +12,7 @@ use super::body::Body;
 use crate::interpret::Heed;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::plan::{Kind, Planned, RelationSource, Routine};
-use crate::state::Catalog;
+use crate::state::{Catalog, TableId};
 use crate::value::compare::same;
 use crate::value::{Array, Collation, Value};
 use std::sync::Arc;
@@ -40,6 +40,16 @@ impl Strayed {
     /// Something must have been found that is not here.
     fn is_lost(&self) -> bool {
         self.is_lost || (self.at.is_some() && self.wrote_nothing)
+    }
+
+    /// The answer says what was to be found for a variable.
+    pub(super) fn is_told(&mut self, variable: usize) {
+        self.missed.retain(|filled| !filled.contains(&variable));
+    }
+
+    /// Whether one that was to write found nothing.
+    pub(super) fn is_empty_handed(&self) -> bool {
+        self.wrote_nothing
     }
 
     /// A statement that was to write found nothing.
@@ -77,6 +87,9 @@ impl Body<'_, '_> {
             return Ok(());
         };
         let value = self.variables[variable].clone();
+        if self.believes(&shown) {
+            self.tell(variable, &shown);
+        }
         if value.is_unknown() && is_exact(&shown) {
             self.learn(variable, shown);
             self.taken.push(variable);
@@ -107,6 +120,9 @@ impl Body<'_, '_> {
             Value::Array(Arc::new(Array::vector(shown.element, items)))
         };
         let come = shown.items.get(old.len()).filter(|_| is_plain(&shown));
+        if let Some(come) = come.filter(|come| self.believes(come)) {
+            self.tell(item, come);
+        }
         match (come, self.variables[item].clone()) {
             (None, value) => self.refute(variable, appended(value)),
             (Some(come), Value::Unknown) if is_exact(come) => {
@@ -176,7 +192,7 @@ impl Body<'_, '_> {
     }
 
     /// Whether its answer is known, and is this to it.
-    fn is_told(&self, heed: Heed) -> bool {
+    pub(super) fn is_told(&self, heed: Heed) -> bool {
         self.shown.as_ref().is_some_and(|shown| shown.heed == heed)
     }
 
@@ -218,25 +234,33 @@ fn is_plain(array: &Array) -> bool {
 }
 
 /// Whether a column of a query is NULL only where there is no row.
-fn is_never_null(planned: &Planned, place: usize, catalog: &Catalog) -> bool {
-    let Kind::Select(query) = &planned.kind else {
+pub(super) fn is_never_null(planned: &Planned, place: usize, catalog: &Catalog) -> bool {
+    let Some((table, column)) = column_of(planned, place) else {
         return false;
     };
+    let table = catalog.table(table);
+    table
+        .and_then(|table| table.columns.get(column))
+        .is_some_and(|column| column.not_null)
+}
+
+/// The column that a query shows, if it is one of the only table that it reads.
+pub(super) fn column_of(planned: &Planned, place: usize) -> Option<(TableId, usize)> {
+    let Kind::Select(query) = &planned.kind else {
+        return None;
+    };
     let crate::sql::plan::Body::Select(select) = &query.body else {
-        return false;
+        return None;
     };
     let ([relation], Some(Some((_, column))), None) = (
         select.relations.as_slice(),
         select.origins.get(place),
         &select.group,
     ) else {
-        return false;
+        return None;
     };
-    let RelationSource::Table(table) = relation.source else {
-        return false;
-    };
-    let table = catalog.table(table);
-    table
-        .and_then(|table| table.columns.get(*column as usize))
-        .is_some_and(|column| column.not_null)
+    match relation.source {
+        RelationSource::Table(table) => Some((table, *column as usize)),
+        _ => None,
+    }
 }

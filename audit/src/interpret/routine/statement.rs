@@ -80,13 +80,12 @@ impl Body<'_, '_> {
             run.path = self.path.clone();
         }
         let result = f(&run);
-        for touch in run.take_footprint() {
-            self.run.touch(touch);
-        }
-        self.run.ask(&run.take_asks());
+        let (touches, asks) = (run.take_footprint(), run.take_asks());
         let (possible, reasons, effects) = (run.possible.take(), run.reasons.take(), run.effects.take());
         let any_error = run.any_error.get();
         drop(run);
+        self.read(touches);
+        self.run.ask(&asks);
         let mut come = DefaultHasher::new();
         let path = self
             .path
@@ -216,9 +215,14 @@ impl Body<'_, '_> {
         into: Option<&[usize]>,
         strict: bool,
     ) -> Outcome<()> {
+        let question = into
+            .filter(|_| !strict)
+            .and_then(|into| self.question(planned, into));
         let rows = match &planned.kind {
             Kind::Select(_) => {
                 let rows = self.rows(planned)?;
+                let is_of_one = rows.as_ref().is_some_and(|rows| rows.len() == 1);
+                self.question = question.map(|question| question.found(is_of_one));
                 let most = if into.is_some() { 1 } else { usize::MAX };
                 self.count(rows.as_ref().map(|rows| rows.len().min(most) as u64));
                 rows
