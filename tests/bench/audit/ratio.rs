@@ -53,8 +53,7 @@ pub const PROCEDURES: Chapter = Chapter {
     title: "What the audit costs where procedures are called",
     about: "The workloads that can be called as stored procedures, one call a transaction (new orders of TPC-C in a \
             block); the columns are those of the table before. A call of TPC-C tells little of what it read, and does \
-            what five to fifty statements do; where many clients at READ COMMITTED deliver from the same ten queues \
-            there can be more orders than are tried.",
+            what five to fifty statements do.",
     header: HEADER,
     keys: 4,
     unit: "× PostgreSQL",
