@@ -14,7 +14,7 @@ use crate::control::Control;
 use crate::interpret::{self, Difference, Effect, Execution, Heed, Learned, Match, Touch, Views};
 use crate::points::{Chooser, CommitId, Order, PointId};
 use crate::sql::plan::{AllAsks, Ddl};
-use crate::sql::{Kind, Planned, Planner};
+use crate::sql::{self, Kind, Planned, Planner};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::reader::Reader;
 use crate::state::store::Store;
@@ -526,11 +526,11 @@ fn run_step(
             attempt.calls |= planned.only_calls();
         }
         let is_anything = |effect: &Effect| matches!(effect, Effect::HavocEverything { .. });
-        let is_followed = |ddl: &Ddl| match ddl.statement {
+        let is_followed = |ddl: &Ddl| match &ddl.statement {
             // Its rows are not followed; what the table is, is.
             NodeEnum::CreateTableAsStmt(_) => matches!(coverage, Coverage::Partial(_)),
             // Nothing more is known of the tables that it names; everything else stays what it is.
-            NodeEnum::AlterTableStmt(_) => ddl.names_known,
+            NodeEnum::AlterTableStmt(alter) => ddl.names_known && !sql::plan::cascades(alter),
             _ => false,
         };
         if let Kind::Ddl(ddl) = &planned.kind

@@ -151,6 +151,8 @@ pub struct UniqueKey {
     /// Key expressions as SQL text, in place of a column where the index has one.
     pub expressions: Vec<Option<Arc<str>>>,
     pub predicate: Option<Arc<str>>,
+    /// Columns that are kept beside the key: it goes with them.
+    pub included: Vec<usize>,
     pub primary: bool,
     /// Declared as a constraint, so that ON CONFLICT ON CONSTRAINT may name it.
     pub constraint: bool,
@@ -501,6 +503,12 @@ impl Table {
 
     pub fn has_key(&self, name: &str) -> bool {
         self.keys.iter().any(|key| key.name == name)
+    }
+
+    pub fn has_constraint(&self, name: &str) -> bool {
+        self.has_key(name)
+            || self.checks.iter().any(|check| check.name == name)
+            || self.foreign_keys.iter().any(|key| key.name == name)
     }
 
     pub fn has_index(&self, name: &str) -> bool {

@@ -1,15 +1,17 @@
 //! ALTER TABLE and RENAME.
 
 use super::DdlRun;
+use super::constraint::mentions;
 use super::table::Draft;
 use crate::interpret::Effect;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::{self};
 use crate::state::TableId;
-use crate::state::catalog::{Identity, Indexed};
+use crate::state::catalog::{ForeignKey, Identity, Indexed, Table, UniqueKey};
 use crate::value::Value;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self as pg, AlterTableType, ObjectType};
+use std::sync::Arc;
 
 impl DdlRun<'_, '_> {
     pub(super) fn alter_table(&self, alter: &pg::AlterTableStmt) -> Outcome<()> {
@@ -69,13 +71,17 @@ impl DdlRun<'_, '_> {
                         changed.columns[column].sequence = None;
                         changed.columns[column].dropped = true;
                         changed.columns[column].not_null = false;
-                        changed.keys.retain(|key| !key.columns.contains(&column));
+                        // What used the column went with it.
+                        let is_in = |text: &Arc<str>| mentions(text, &command.name);
+                        changed.keys.retain(|key| {
+                            let mut expressions = key.expressions.iter().flatten().chain(&key.predicate);
+                            let mut columns = key.columns.iter().chain(&key.included);
+                            !columns.any(|of| *of == column) && !expressions.any(is_in)
+                        });
                         changed.foreign_keys.retain(|key| !key.columns.contains(&column));
-                        if !changed.checks.is_empty() {
-                            // A check that used the column went with it.
-                            changed
-                                .checks
-                                .retain(|check| !check.condition.contains(&command.name));
+                        changed.checks.retain(|check| !is_in(&check.condition));
+                        if sql::plan::cascades(alter) && !self.views_over(&[table.clone()]).is_empty() {
+                            self.run.note("drop_cascade");
                         }
                     }
                     None if command.missing_ok => {}
@@ -101,6 +107,12 @@ impl DdlRun<'_, '_> {
                 },
                 (AlterTableType::AtAddConstraint, Some(NodeEnum::Constraint(constraint))) => {
                     self.add_constraint(&mut changed, None, constraint, &mut references)?;
+                }
+                (AlterTableType::AtDropConstraint, _) if !changed.has_constraint(&command.name) => {
+                    // Perhaps it has another name than was thought.
+                    if !command.missing_ok || !changed.checks.is_empty() {
+                        return Fault::unsure("unknown_constraint");
+                    }
                 }
                 (AlterTableType::AtDropConstraint, _) => {
                     changed.keys.retain(|key| key.name != command.name);
@@ -158,6 +170,10 @@ impl DdlRun<'_, '_> {
             }
         }
         let id = changed.id;
+        let released = match sql::plan::cascades(alter) {
+            true => self.release(&table, &mut changed),
+            false => Vec::new(),
+        };
         let points_at = |other: TableId| changed.foreign_keys.iter().any(|key| key.target == other);
         let mut left: Vec<TableId> = table.foreign_keys.iter().map(|key| key.target).collect();
         left.retain(|target| !points_at(*target));
@@ -169,6 +185,11 @@ impl DdlRun<'_, '_> {
             for target in left.into_iter().filter(|target| *target != id) {
                 editor.alter(target, |target| {
                     target.referenced_by.retain(|source| *source != id)
+                });
+            }
+            for (source, gone) in released {
+                editor.alter(source, |source| {
+                    source.foreign_keys.retain(|key| !gone.contains(&key.name))
                 });
             }
             for target in references {
@@ -186,6 +207,40 @@ impl DdlRun<'_, '_> {
             });
         }
         Ok(())
+    }
+
+    /// With keys that are gone go the foreign keys that point to them: of which other tables, and their names.
+    fn release(&self, table: &Table, changed: &mut Table) -> Vec<(TableId, Vec<String>)> {
+        let count = |keys: &[UniqueKey], columns: &[usize]| {
+            let is_of = |key: &&UniqueKey| {
+                key.columns.len() == columns.len() && key.columns.iter().all(|c| columns.contains(c))
+            };
+            keys.iter().filter(is_of).count()
+        };
+        let left = changed.keys.clone();
+        let is_gone = |key: &&ForeignKey| key.target == table.id && count(&left, &key.target_columns) == 0;
+        // Of two keys of the same columns it points to one.
+        let is_open = |key: &ForeignKey| {
+            let fewer = count(&table.keys, &key.target_columns) > count(&left, &key.target_columns);
+            key.target == table.id && fewer && !is_gone(&key)
+        };
+        changed.foreign_keys.retain(|key| !is_gone(&key));
+        let mut released = Vec::new();
+        for source in table.referenced_by.iter().filter(|source| **source != table.id) {
+            let Some(other) = self.catalog.table(*source) else {
+                continue;
+            };
+            if other.foreign_keys.iter().any(is_open) {
+                self.run.note("drop_cascade");
+            }
+            let gone = other.foreign_keys.iter().filter(is_gone);
+            released.push((*source, gone.map(|key| key.name.clone()).collect()));
+            let mut others = other.foreign_keys.iter();
+            if !others.any(|key| key.target == table.id && !is_gone(&key)) {
+                changed.referenced_by.retain(|other| other != source);
+            }
+        }
+        released
     }
 
     /// The value of a constant expression, or unknown.
@@ -240,8 +295,12 @@ impl DdlRun<'_, '_> {
             ObjectType::ObjectTabconstraint => {
                 self.edit(|editor| {
                     editor.alter(table.id, |table| {
-                        for key in table.keys.iter_mut().filter(|key| key.name == rename.subname) {
-                            key.name.clone_from(&rename.newname);
+                        let keys = table.keys.iter_mut().map(|key| &mut key.name);
+                        let checks = table.checks.iter_mut().map(|check| &mut check.name);
+                        let references = table.foreign_keys.iter_mut().map(|key| &mut key.name);
+                        let all = keys.chain(checks).chain(references);
+                        for name in all.filter(|name| **name == rename.subname) {
+                            name.clone_from(&rename.newname);
                         }
                     });
                 });

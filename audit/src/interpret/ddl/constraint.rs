@@ -17,12 +17,9 @@ impl DdlRun<'_, '_> {
         constraint: &pg::Constraint,
         references: &mut Vec<TableId>,
     ) -> Outcome<()> {
-        let named = |fallback: String| {
-            if constraint.conname.is_empty() {
-                fallback
-            } else {
-                constraint.conname.clone()
-            }
+        let named = |table: &Table, fallback: String| match constraint.conname.as_str() {
+            "" => free_name(table, &fallback),
+            name => name.to_owned(),
         };
         let positions = |table: &Table, nodes: &[Node]| -> Outcome<Vec<usize>> {
             let names: Vec<&str> = match (nodes, column) {
@@ -50,13 +47,21 @@ impl DdlRun<'_, '_> {
                     {
                         key.primary = primary;
                         key.constraint = true;
+                        if !constraint.conname.is_empty() {
+                            key.name.clone_from(&constraint.conname);
+                        }
                     }
                     return Ok(());
                 }
                 let columns = positions(table, &constraint.keys)?;
+                let included = match constraint.including.as_slice() {
+                    [] => Vec::new(),
+                    including => positions(table, including)?,
+                };
                 let primary = kind == ConstrType::ConstrPrimary;
                 let joined: Vec<&str> = columns
                     .iter()
+                    .chain(&included)
                     .map(|column| table.columns[*column].name.as_str())
                     .collect();
                 let name = if primary {
@@ -70,10 +75,11 @@ impl DdlRun<'_, '_> {
                     }
                 }
                 table.keys.push(UniqueKey {
-                    name: named(name),
+                    name: named(table, name),
                     expressions: vec![None; columns.len()],
                     columns,
                     predicate: None,
+                    included,
                     primary,
                     constraint: true,
                     nulls_not_distinct: constraint.nulls_not_distinct,
@@ -85,14 +91,13 @@ impl DdlRun<'_, '_> {
                     return Fault::unsure("check_constraint");
                 };
                 let condition = self.expression_text(expr)?;
-                let name = match column {
-                    Some(column) => format!("{}_{column}_check", table.name),
-                    None => format!("{}_check{}", table.name, table.checks.len()),
+                // It is named by the one column that it is about, wherever it stands.
+                let name = match columns_in(&condition).as_deref() {
+                    Some([column]) => format!("{}_{column}_check", table.name),
+                    _ => format!("{}_check", table.name),
                 };
-                table.checks.push(Check {
-                    name: named(name),
-                    condition,
-                });
+                let name = named(table, name);
+                table.checks.push(Check { name, condition });
             }
             Ok(ConstrType::ConstrForeign) => {
                 let columns = positions(table, &constraint.fk_attrs)?;
@@ -125,7 +130,7 @@ impl DdlRun<'_, '_> {
                     .iter()
                     .map(|column| table.columns[*column].name.as_str())
                     .collect();
-                let name = named(format!("{}_{}_fkey", table.name, joined.join("_")));
+                let name = named(table, format!("{}_{}_fkey", table.name, joined.join("_")));
                 if own && target.id == table.id {
                     table.referenced_by.push(table.id);
                 } else {
@@ -157,6 +162,37 @@ impl DdlRun<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// The name that a constraint gets which is given none.
+fn free_name(table: &Table, wanted: &str) -> String {
+    let numbered = (1..).map(|number| format!("{wanted}{number}"));
+    let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
+    names.find(|name| !table.has_constraint(name)).unwrap_or_default()
+}
+
+/// The columns that an expression names, each once; `None` if it names whole rows, or cannot be read.
+pub(super) fn columns_in(expression: &str) -> Option<Vec<String>> {
+    let parsed = pg_query::parse(
+        &format!("SELECT {expression}"),
+        pg_query::ParserOptions::default(),
+    )
+    .ok()?;
+    let mut columns: Vec<String> = Vec::new();
+    for (node, ..) in parsed.protobuf.nodes() {
+        if let pg_query::NodeRef::ColumnRef(column) = node {
+            let name = column.fields.last().and_then(string_of)?;
+            if !columns.iter().any(|known| known == name) {
+                columns.push(name.to_owned());
+            }
+        }
+    }
+    Some(columns)
+}
+
+/// Whether an expression may name a column.
+pub(super) fn mentions(expression: &str, column: &str) -> bool {
+    columns_in(expression).is_none_or(|columns| columns.iter().any(|named| named == column))
 }
 
 pub(super) fn action(letter: &str) -> Action {

@@ -13,6 +13,20 @@ impl DdlRun<'_, '_> {
     pub(super) fn drop(&self, drop: &pg::DropStmt) -> Outcome<()> {
         let kind = ObjectType::try_from(drop.remove_type).unwrap_or(ObjectType::Undefined);
         let cascade = drop.behavior == pg::DropBehavior::DropCascade as i32;
+        let is_followed = matches!(
+            kind,
+            ObjectType::ObjectTable
+                | ObjectType::ObjectView
+                | ObjectType::ObjectMatview
+                | ObjectType::ObjectSequence
+                | ObjectType::ObjectTrigger
+                | ObjectType::ObjectRule
+                | ObjectType::ObjectPolicy
+        ) || (kind == ObjectType::ObjectSchema && self.catalog.is_plain());
+        if cascade && !is_followed {
+            // Columns of a type that is gone, defaults that called a function, keys that pointed to an index.
+            self.run.note("drop_cascade");
+        }
         match kind {
             ObjectType::ObjectTable
             | ObjectType::ObjectView

@@ -42,6 +42,17 @@ impl DdlRun<'_, '_> {
                 },
             }
         }
+        let mut included = Vec::new();
+        for node in &index.index_including_params {
+            let Some(NodeEnum::IndexElem(element)) = &node.node else {
+                return Fault::unsure("create_index");
+            };
+            let Some(column) = table.column(&element.name) else {
+                return Fault::unsure("unknown_column");
+            };
+            included.push(column);
+            names.push(element.name.clone());
+        }
         let predicate = match &index.where_clause {
             Some(node) => Some(self.expression_text(node)?),
             None => None,
@@ -74,6 +85,7 @@ impl DdlRun<'_, '_> {
                     columns,
                     expressions,
                     predicate,
+                    included,
                     primary: false,
                     constraint: false,
                     nulls_not_distinct: index.nulls_not_distinct,

@@ -513,6 +513,15 @@ pub struct Ddl {
     pub text: Arc<str>,
 }
 
+/// Whether what depends on what it drops goes, too.
+pub fn cascades(alter: &pg_query::protobuf::AlterTableStmt) -> bool {
+    let cascades = pg_query::protobuf::DropBehavior::DropCascade as i32;
+    alter.cmds.iter().any(|node| match &node.node {
+        Some(pg_query::NodeEnum::AlterTableCmd(command)) => command.behavior == cascades,
+        _ => false,
+    })
+}
+
 impl Ddl {
     /// Whether it makes something in the session's own temporary schema.
     pub fn is_temporary(&self) -> bool {

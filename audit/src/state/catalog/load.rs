@@ -197,6 +197,11 @@ impl Catalog {
                 columns,
                 expressions,
                 predicate: optional(row, 8).map(Arc::from),
+                included: attributes
+                    .iter()
+                    .skip(key_count)
+                    .filter_map(|attribute| positions.get(&(id, *attribute)).copied())
+                    .collect(),
                 primary: is_true(row, 3),
                 constraint: is_true(row, 10),
                 nulls_not_distinct: text(row, 11).to_ascii_uppercase().contains("NULLS NOT DISTINCT"),
