@@ -14,6 +14,7 @@ pub mod sniff;
 pub mod wait;
 pub mod http;
 pub mod lost;
+pub mod fuzz_ddl;
 pub mod fuzz_sql;
 pub mod interleave;
 pub mod tools;

@@ -506,7 +506,7 @@ impl Table {
     }
 
     pub fn has_constraint(&self, name: &str) -> bool {
-        self.has_key(name)
+        self.keys.iter().any(|key| key.constraint && key.name == name)
             || self.checks.iter().any(|check| check.name == name)
             || self.foreign_keys.iter().any(|key| key.name == name)
     }

@@ -1,13 +1,13 @@
 //! ALTER TABLE and RENAME.
 
 use super::DdlRun;
-use super::constraint::mentions;
+use super::constraint::{mentions, without_twins};
 use super::table::Draft;
 use crate::interpret::Effect;
 use crate::interpret::run::{Fault, Outcome};
 use crate::sql::{self};
 use crate::state::TableId;
-use crate::state::catalog::{ForeignKey, Identity, Indexed, Table, UniqueKey};
+use crate::state::catalog::{Editor, ForeignKey, Identity, Indexed, Table, UniqueKey};
 use crate::value::Value;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self as pg, AlterTableType, ObjectType};
@@ -28,11 +28,19 @@ impl DdlRun<'_, '_> {
         let mut changed = (*table).clone();
         let mut references = Vec::new();
         let mut havoc = false;
-        for node in &alter.cmds {
-            let Some(NodeEnum::AlterTableCmd(command)) = &node.node else {
-                continue;
-            };
-            let kind = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
+        let commands = alter.cmds.iter().filter_map(|node| match &node.node {
+            Some(NodeEnum::AlterTableCmd(command)) => Some(&**command),
+            _ => None,
+        });
+        let mut commands: Vec<(AlterTableType, &pg::AlterTableCmd)> = commands
+            .map(|command| {
+                let kind = AlterTableType::try_from(command.subtype);
+                (kind.unwrap_or(AlterTableType::Undefined), command)
+            })
+            .collect();
+        // What the server does first it does first, wherever it stands.
+        commands.sort_by_key(|(kind, _)| pass(*kind));
+        for (kind, command) in commands {
             let definition = command.def.as_ref().and_then(|node| node.node.as_ref());
             let column = changed.column(&command.name);
             match (kind, definition) {
@@ -62,7 +70,7 @@ impl DdlRun<'_, '_> {
                         }
                     };
                     changed.columns[place].missing = missing;
-                    for (column, constraint) in &draft.constraints {
+                    for (column, constraint) in &without_twins(draft.constraints) {
                         self.add_constraint(&mut changed, column.as_deref(), constraint, &mut references)?;
                     }
                 }
@@ -115,7 +123,9 @@ impl DdlRun<'_, '_> {
                     }
                 }
                 (AlterTableType::AtDropConstraint, _) => {
-                    changed.keys.retain(|key| key.name != command.name);
+                    changed
+                        .keys
+                        .retain(|key| !key.constraint || key.name != command.name);
                     changed.checks.retain(|check| check.name != command.name);
                     changed.foreign_keys.retain(|key| key.name != command.name);
                 }
@@ -224,6 +234,9 @@ impl DdlRun<'_, '_> {
             let fewer = count(&table.keys, &key.target_columns) > count(&left, &key.target_columns);
             key.target == table.id && fewer && !is_gone(&key)
         };
+        if changed.foreign_keys.iter().any(is_open) {
+            self.run.note("drop_cascade");
+        }
         changed.foreign_keys.retain(|key| !is_gone(&key));
         let mut released = Vec::new();
         for source in table.referenced_by.iter().filter(|source| **source != table.id) {
@@ -273,7 +286,11 @@ impl DdlRun<'_, '_> {
             | ObjectType::ObjectView
             | ObjectType::ObjectSequence
             | ObjectType::ObjectMatview => {
-                self.edit(|editor| editor.alter(table.id, |table| table.name.clone_from(&rename.newname)));
+                let views = self.views_over(&[table.clone()]);
+                self.edit(|editor| {
+                    editor.alter(table.id, |table| table.name.clone_from(&rename.newname));
+                    outdate(editor, &views);
+                });
             }
             ObjectType::ObjectColumn => {
                 let Some(column) = table.column(&rename.subname) else {
@@ -286,10 +303,12 @@ impl DdlRun<'_, '_> {
                 {
                     return Fault::unsure("rename_column");
                 }
+                let views = self.views_over(&[table.clone()]);
                 self.edit(|editor| {
                     editor.alter(table.id, |table| {
                         table.columns[column].name.clone_from(&rename.newname)
-                    })
+                    });
+                    outdate(editor, &views);
                 });
             }
             ObjectType::ObjectTabconstraint => {
@@ -329,5 +348,27 @@ impl DdlRun<'_, '_> {
             Indexed::Nowhere | Indexed::Unsure => return Fault::unsure("rename"),
         }
         Ok(())
+    }
+}
+
+/// When the server does what a command says: it drops before it adds, and adds columns before constraints.
+fn pass(kind: AlterTableType) -> u8 {
+    match kind {
+        AlterTableType::AtDropColumn | AlterTableType::AtDropConstraint | AlterTableType::AtDropNotNull => 0,
+        AlterTableType::AtAlterColumnType => 1,
+        AlterTableType::AtAddColumn => 2,
+        AlterTableType::AtColumnDefault | AlterTableType::AtSetNotNull => 3,
+        AlterTableType::AtAddConstraint => 4,
+        _ => 5,
+    }
+}
+
+/// Views follow what they are made of under its new name, their texts do not.
+fn outdate(editor: &mut Editor, views: &[Arc<Table>]) {
+    for view in views {
+        editor.alter(view.id, |view| {
+            view.unmodelled_read = Some("renamed_under_a_view".to_owned());
+            view.unmodelled_write = Some("renamed_under_a_view".to_owned());
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! Constraints of tables and columns: keys, checks, references.
 
 use super::DdlRun;
+use super::index::apart;
 use super::string_of;
 use crate::interpret::run::{Fault, Outcome};
 use crate::state::TableId;
@@ -18,7 +19,7 @@ impl DdlRun<'_, '_> {
         references: &mut Vec<TableId>,
     ) -> Outcome<()> {
         let named = |table: &Table, fallback: String| match constraint.conname.as_str() {
-            "" => free_name(table, &fallback),
+            "" => free_name(&fallback, |name| table.has_constraint(name)),
             name => name.to_owned(),
         };
         let positions = |table: &Table, nodes: &[Node]| -> Outcome<Vec<usize>> {
@@ -59,23 +60,27 @@ impl DdlRun<'_, '_> {
                     including => positions(table, including)?,
                 };
                 let primary = kind == ConstrType::ConstrPrimary;
-                let joined: Vec<&str> = columns
-                    .iter()
-                    .chain(&included)
-                    .map(|column| table.columns[*column].name.as_str())
-                    .collect();
-                let name = if primary {
-                    format!("{}_pkey", table.name)
-                } else {
-                    format!("{}_{}_key", table.name, joined.join("_"))
+                let all = columns.iter().chain(&included);
+                let names = all.map(|column| table.columns[*column].name.clone());
+                let name = match primary {
+                    true => format!("{}_pkey", table.name),
+                    false => format!("{}_{}_key", table.name, apart(names.collect()).join("_")),
                 };
                 if primary {
                     for column in &columns {
                         table.columns[*column].not_null = true;
                     }
                 }
+                let name = match constraint.conname.as_str() {
+                    "" => free_name(&name, |name| {
+                        table.has_constraint(name)
+                            || table.has_index(name)
+                            || self.is_named(&table.schema, name)
+                    }),
+                    name => name.to_owned(),
+                };
                 table.keys.push(UniqueKey {
-                    name: named(table, name),
+                    name,
                     expressions: vec![None; columns.len()],
                     columns,
                     predicate: None,
@@ -164,11 +169,60 @@ impl DdlRun<'_, '_> {
     }
 }
 
-/// The name that a constraint gets which is given none.
-fn free_name(table: &Table, wanted: &str) -> String {
+/// The constraints of one statement, keys first; of keys that are the same there is one, the primary one if there is. It has the name that
+/// either was given.
+pub(super) fn without_twins(
+    constraints: Vec<(Option<String>, pg::Constraint)>,
+) -> Vec<(Option<String>, pg::Constraint)> {
+    let is_primary = |constraint: &pg::Constraint| constraint.contype == ConstrType::ConstrPrimary as i32;
+    let is_key = |constraint: &pg::Constraint| {
+        is_primary(constraint) || constraint.contype == ConstrType::ConstrUnique as i32
+    };
+    let columns = |(column, constraint): &(Option<String>, pg::Constraint)| -> Vec<String> {
+        match (constraint.keys.as_slice(), column) {
+            ([], Some(column)) => vec![column.clone()],
+            (keys, _) => keys.iter().filter_map(string_of).map(str::to_owned).collect(),
+        }
+    };
+    let mut kept: Vec<(Option<String>, pg::Constraint)> = Vec::new();
+    for next in constraints {
+        let is_twin = |other: &&mut (Option<String>, pg::Constraint)| {
+            let (a, b) = (&other.1, &next.1);
+            is_key(a)
+                && is_key(b)
+                && columns(other) == columns(&next)
+                && a.including == b.including
+                && (a.deferrable, a.initdeferred) == (b.deferrable, b.initdeferred)
+                && a.nulls_not_distinct == b.nulls_not_distinct
+        };
+        let Some(twin) = kept.iter_mut().find(is_twin) else {
+            kept.push(next);
+            continue;
+        };
+        let (mut stays, goes) = match is_primary(&next.1) && !is_primary(&twin.1) {
+            true => (next, twin.clone()),
+            false => (twin.clone(), next),
+        };
+        if stays.1.conname.is_empty() {
+            stays.1.conname = goes.1.conname;
+        }
+        *twin = stays;
+    }
+    // Whatever refers to a key finds it, wherever it stands.
+    kept.sort_by_key(|(_, constraint)| match is_key(constraint) {
+        true => !is_primary(constraint) as u8,
+        false => 2,
+    });
+    kept
+}
+
+/// The name that something gets which is given none.
+pub(super) fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = (1..).map(|number| format!("{wanted}{number}"));
     let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
-    names.find(|name| !table.has_constraint(name)).unwrap_or_default()
+    names
+        .find(|name| !is_taken(name))
+        .expect("there is no end of them")
 }
 
 /// The columns that an expression names, each once; `None` if it names whole rows, or cannot be read.

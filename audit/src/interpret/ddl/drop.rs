@@ -75,12 +75,13 @@ impl DdlRun<'_, '_> {
                         continue;
                     };
                     match catalog.find_index(schema, name, &self.settings.search_path) {
-                        Indexed::Nowhere => {}
+                        Indexed::Nowhere if drop.missing_ok => {}
                         Indexed::On(owner) => {
                             let drop = |table: &mut Table| table.drop_index(name);
                             catalog = catalog.with(|editor| editor.alter(owner, drop));
                         }
-                        Indexed::Unsure => return Fault::unsure("drop_index"),
+                        // Perhaps it has another name than was thought.
+                        Indexed::Nowhere | Indexed::Unsure => return Fault::unsure("drop_index"),
                     }
                 }
                 self.publish(catalog);

@@ -1,6 +1,7 @@
 //! CREATE INDEX.
 
-use super::DdlRun;
+use super::constraint::free_name;
+use super::{DdlRun, string_of};
 use crate::interpret::run::{Fault, Outcome};
 use crate::state::catalog::{Table, UniqueKey};
 use pg_query::NodeEnum;
@@ -12,13 +13,6 @@ impl DdlRun<'_, '_> {
         let Some(table) = self.find(index.relation.as_ref()) else {
             return Fault::unsure("unknown_table");
         };
-        if !index.unique {
-            if !index.idxname.is_empty() {
-                let name = index.idxname.clone();
-                self.edit(|editor| editor.alter(table.id, |table| table.plain_indexes.push(name)));
-            }
-            return Ok(());
-        }
         let mut columns = Vec::new();
         let mut expressions = Vec::new();
         let mut names = Vec::new();
@@ -26,17 +20,16 @@ impl DdlRun<'_, '_> {
             let Some(NodeEnum::IndexElem(element)) = &node.node else {
                 return Fault::unsure("create_index");
             };
+            names.push(name_in(element));
             match &element.expr {
                 Some(expr) => {
                     columns.push(usize::MAX);
                     expressions.push(Some(self.expression_text(expr)?));
-                    names.push("expr".to_owned());
                 }
                 None => match table.column(&element.name) {
                     Some(column) => {
                         columns.push(column);
                         expressions.push(None);
-                        names.push(element.name.clone());
                     }
                     None => return Fault::unsure("unknown_column"),
                 },
@@ -51,16 +44,25 @@ impl DdlRun<'_, '_> {
                 return Fault::unsure("unknown_column");
             };
             included.push(column);
-            names.push(element.name.clone());
+            names.push(name_in(element));
         }
         let predicate = match &index.where_clause {
             Some(node) => Some(self.expression_text(node)?),
             None => None,
         };
         let name = match index.idxname.as_str() {
-            "" => self.free_name(&table.schema, &format!("{}_{}_idx", table.name, names.join("_"))),
+            "" => {
+                let names = apart(names).join("_");
+                free_name(&format!("{}_{names}_idx", table.name), |name| {
+                    self.is_named(&table.schema, name)
+                })
+            }
             name => name.to_owned(),
         };
+        if !index.unique {
+            self.edit(|editor| editor.alter(table.id, |table| table.plain_indexes.push(name)));
+            return Ok(());
+        }
         if index.if_not_exists {
             let is_there = |old: &&Arc<Table>| old.schema == table.schema && old.has_index(&name);
             match self.catalog.tables().into_iter().find(is_there) {
@@ -96,15 +98,33 @@ impl DdlRun<'_, '_> {
         Ok(())
     }
 
-    /// The name that an index gets which is given none.
-    fn free_name(&self, schema: &str, wanted: &str) -> String {
+    /// Whether a schema has a table or an index of this name.
+    pub(super) fn is_named(&self, schema: &str, name: &str) -> bool {
         let tables = self.catalog.tables();
-        let here = || tables.iter().filter(|table| table.schema == schema);
-        let is_taken = |name: &String| here().any(|table| table.name == *name || table.has_index(name));
-        let numbered = (1..).map(|number| format!("{wanted}{number}"));
-        let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
-        names
-            .find(|name| !is_taken(name))
-            .expect("there is no end of them")
+        let mut here = tables.iter().filter(|table| table.schema == schema);
+        here.any(|table| table.name == name || table.has_index(name))
     }
+}
+
+/// What a column of an index is called that is given no name.
+fn name_in(element: &pg::IndexElem) -> String {
+    let call = element.expr.as_ref().and_then(|expr| match &expr.node {
+        Some(NodeEnum::FuncCall(call)) => call.funcname.iter().filter_map(string_of).last(),
+        _ => None,
+    });
+    match (element.expr.is_some(), call) {
+        (false, _) => element.name.clone(),
+        (true, Some(function)) => function.to_owned(),
+        (true, None) => "expr".to_owned(),
+    }
+}
+
+/// Columns that are called the same are told apart by numbers.
+pub(super) fn apart(names: Vec<String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for name in names {
+        let next = free_name(&name, |name| all.iter().any(|other| other == name));
+        all.push(next);
+    }
+    all
 }

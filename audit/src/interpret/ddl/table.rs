@@ -1,6 +1,7 @@
 //! CREATE TABLE, also AS a query: columns, types, defaults.
 
 use super::DdlRun;
+use super::constraint::without_twins;
 use super::statement_text;
 use super::string_of;
 use crate::interpret::Effect;
@@ -63,6 +64,10 @@ impl DdlRun<'_, '_> {
             } else {
                 Fault::unsure("table_exists")
             };
+        }
+        if create.if_not_exists && !self.catalog.is_loaded() {
+            // Perhaps it is there, with other columns, and rows.
+            return Fault::unsure("create_if_not_exists");
         }
         if create.of_typename.is_some() {
             return Fault::unsure("create_table_of");
@@ -140,7 +145,7 @@ impl DdlRun<'_, '_> {
         let Some(id) = created else {
             return Fault::unsure("create_table");
         };
-        let constraints = std::mem::take(&mut draft.constraints);
+        let constraints = without_twins(std::mem::take(&mut draft.constraints));
         for (column, constraint) in &constraints {
             self.add_constraint(&mut draft.table, column.as_deref(), constraint, &mut references)?;
         }
@@ -266,6 +271,9 @@ impl DdlRun<'_, '_> {
             } else {
                 Fault::unsure("table_exists")
             };
+        }
+        if create.if_not_exists && !self.catalog.is_loaded() {
+            return Fault::unsure("create_if_not_exists");
         }
         let Some(NodeEnum::SelectStmt(select)) = create.query.as_ref().and_then(|node| node.node.as_ref())
         else {
