@@ -305,7 +305,7 @@ mod tests {
         let passed_by = format!("{:?}", first.chain(41));
         let new = chain("new", plain(99), 0);
         first.close(u64::MAX);
-        let second = first.with(u64::MAX & !(1 << 3 | 1 << 63), &[(3, &new)]);
+        let second = first.with(!(1 << 3 | 1 << 63), &[(3, &new)]);
         assert_eq!(second.places(), u64::MAX >> 1);
         assert!(Arc::ptr_eq(
             &held.unwrap(),

@@ -30,7 +30,7 @@ const UNPACKED_SHARE: usize = 4;
 /// So many bunches of rows that came one by one may stay loose.
 const LISTED_MIN: usize = 1_024;
 /// This part of those beyond is looked at in one go, and at most so many.
-const LOOKED_AT_SHARE: usize = 4;
+const LOOKED_AT_SHARE: usize = 16;
 const LOOKED_AT_MAX: usize = 4_096;
 
 #[derive(Clone, Debug, Default)]
@@ -360,10 +360,8 @@ mod tests {
 
     /// Looks at everything twice: once for whoever asked, once to pack.
     fn rest(chains: &mut Chains) {
-        for _ in 0..2 {
-            for _ in 0..64 {
-                chains.rest_beyond(0, 1);
-            }
+        for _ in 0..256 {
+            chains.rest_beyond(0, 1);
         }
     }
 

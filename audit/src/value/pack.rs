@@ -342,6 +342,6 @@ mod tests {
         assert_eq!(len(Value::Int4(10)), 1);
         assert_eq!(len(Value::Int4(3_000)), 3);
         assert_eq!(len(Value::text("twenty-four letters long")), 25);
-        assert_eq!(len(Value::Numeric(Numeric::new(123_45, 2))), 5);
+        assert_eq!(len(Value::Numeric(Numeric::new(12_345, 2))), 5);
     }
 }

@@ -69,7 +69,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub enum Ids {
     Few(SmallVec<[Span; 1]>),
-    Many(Box<BTreeSet<RowId>>),
+    Many(BTreeSet<RowId>),
 }
 
 impl Default for Ids {
@@ -91,7 +91,7 @@ impl Ids {
                 } else {
                     let mut many = BTreeSet::from([id]);
                     self.each(|id| many.extend([id]));
-                    *self = Ids::Many(Box::new(many));
+                    *self = Ids::Many(many);
                 }
             }
             Ids::Many(ids) => {
