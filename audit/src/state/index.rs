@@ -5,19 +5,20 @@
 //!   - what is found may hold a row with another key, seldom (keys are kept as hashes): whoever asks compares;
 //!   - rows of one key come in an order that is the same on every run.
 
-use super::forest::Forest;
+mod buckets;
+mod ids;
+
 use super::{Row, RowId};
 use crate::value::compare::{hash_value, total_order};
 use crate::value::{Key, Value};
+use buckets::Buckets;
+use ids::Ids;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// Beyond this many rows of one key a list is no longer looked through.
-const FEW: usize = 32;
 
 /// Cheap to copy where it is hashed, as nearly all are.
 #[derive(Clone, Debug)]
@@ -33,80 +34,6 @@ pub struct Index {
 enum Rows {
     Hashed(Buckets),
     Sorted(Runs),
-}
-
-/// A hash table that is cheap to copy.
-#[derive(Clone, Debug)]
-struct Buckets {
-    places: Forest<SmallVec<[(u64, Ids); 1]>>,
-    places_len: usize,
-    keys_len: usize,
-}
-
-const PLACES_MIN: usize = 64;
-
-impl Default for Buckets {
-    fn default() -> Buckets {
-        Buckets {
-            places: Forest::default(),
-            places_len: PLACES_MIN,
-            keys_len: 0,
-        }
-    }
-}
-
-impl Buckets {
-    /// The upper half of the hash is mixed best.
-    fn place(&self, hash: u64) -> usize {
-        (hash >> 32 ^ hash) as usize & (self.places_len - 1)
-    }
-
-    fn get(&self, hash: u64) -> Option<&Ids> {
-        let bucket = self.places.get(self.place(hash))?;
-        bucket.iter().find(|(h, _)| *h == hash).map(|(_, ids)| ids)
-    }
-
-    fn insert(&mut self, hash: u64, id: RowId) {
-        if self.get(hash).is_some_and(|ids| ids.contains(id)) {
-            return;
-        }
-        let place = self.place(hash);
-        let bucket = self.places.get_mut(place);
-        if let Some((_, ids)) = bucket.iter_mut().find(|(h, _)| *h == hash) {
-            ids.insert(id);
-            return;
-        }
-        let mut ids = Ids::default();
-        ids.insert(id);
-        bucket.push((hash, ids));
-        self.keys_len += 1;
-        if self.keys_len > self.places_len {
-            self.grow();
-        }
-    }
-
-    fn grow(&mut self) {
-        let old = std::mem::take(&mut self.places);
-        self.places_len *= 4;
-        for (hash, ids) in old.iter().flat_map(|(_, bucket)| bucket) {
-            let place = self.place(*hash);
-            self.places.get_mut(place).push((*hash, ids.clone()));
-        }
-    }
-
-    fn remove(&mut self, hash: u64, id: RowId) {
-        if !self.get(hash).is_some_and(|ids| ids.contains(id)) {
-            return;
-        }
-        let place = self.place(hash);
-        let bucket = self.places.get_mut(place);
-        if let Some(at) = bucket.iter().position(|(h, _)| *h == hash)
-            && bucket[at].1.remove(id)
-        {
-            bucket.swap_remove(at);
-            self.keys_len -= 1;
-        }
-    }
 }
 
 /// The hash of the key, and the value in the column of the order.
@@ -147,6 +74,7 @@ impl Runs {
                 run.insert(place, (key, ids));
                 if run.len() > RUN_MAX {
                     let upper = run.split_off(RUN_MAX / 2);
+                    run.shrink_to_fit();
                     self.runs.insert(at + 1, Arc::new(upper));
                 }
             }
@@ -194,13 +122,6 @@ impl Runs {
         let inside = entries.filter(move |(key, _)| !too_low(key) && !too_high(key));
         inside.map(|(key, ids)| (key, ids))
     }
-}
-
-/// The rows of one key.
-#[derive(Clone, Debug)]
-enum Ids {
-    Few(SmallVec<[RowId; 2]>),
-    Many(BTreeSet<RowId>),
 }
 
 /// A part of an order: values of one column.
@@ -299,13 +220,11 @@ impl Index {
         let Rows::Hashed(rows) = &self.rows else {
             return SmallVec::new();
         };
-        let known = rows.get(hash_of(key));
+        let hash = hash_of(key);
         let mut found: SmallVec<[RowId; 4]> = SmallVec::new();
-        if let Some(ids) = known {
-            ids.each(|id| found.push(id));
-        }
+        rows.each(hash, |id| found.push(id));
         let others = self.unknown.iter().copied();
-        found.extend(others.filter(|id| !known.is_some_and(|ids| ids.contains(*id))));
+        found.extend(others.filter(|id| !rows.contains(hash, *id)));
         found
     }
 
@@ -367,61 +286,6 @@ fn hash_of(key: &[Value]) -> u64 {
     let mut hasher = FxHasher::default();
     key.iter().for_each(|value| hash_value(value, &mut hasher));
     hasher.finish()
-}
-
-impl Default for Ids {
-    fn default() -> Ids {
-        Ids::Few(SmallVec::new())
-    }
-}
-
-impl Ids {
-    fn insert(&mut self, id: RowId) {
-        match self {
-            Ids::Few(ids) if ids.contains(&id) => {}
-            Ids::Few(ids) if ids.len() < FEW => ids.push(id),
-            Ids::Few(ids) => {
-                let mut many: BTreeSet<RowId> = ids.iter().copied().collect();
-                many.insert(id);
-                *self = Ids::Many(many);
-            }
-            Ids::Many(ids) => {
-                ids.insert(id);
-            }
-        }
-    }
-
-    /// Whether nothing is left.
-    fn remove(&mut self, id: RowId) -> bool {
-        match self {
-            Ids::Few(ids) => {
-                ids.retain(|known| *known != id);
-                ids.is_empty()
-            }
-            Ids::Many(ids) => {
-                ids.remove(&id);
-                // Half of the limit, so that a row that comes and goes does not turn the list back and forth.
-                if ids.len() <= FEW / 2 {
-                    *self = Ids::Few(ids.iter().copied().collect());
-                }
-                false
-            }
-        }
-    }
-
-    fn contains(&self, id: RowId) -> bool {
-        match self {
-            Ids::Few(ids) => ids.contains(&id),
-            Ids::Many(ids) => ids.contains(&id),
-        }
-    }
-
-    fn each(&self, f: impl FnMut(RowId)) {
-        match self {
-            Ids::Few(ids) => ids.iter().copied().for_each(f),
-            Ids::Many(ids) => ids.iter().copied().for_each(f),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ pub mod catalog;
 pub mod view;
 pub mod forest;
 pub mod contents;
+pub mod block;
+pub mod bunch;
 pub mod chains;
 pub mod index;
 pub mod store;

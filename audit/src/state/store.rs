@@ -58,7 +58,7 @@ impl Version {
 pub struct Chain {
     pub versions: SmallVec<[Version; 1]>,
     /// Snapshots from before this teach nothing about it: which of its versions they saw is not known.
-    unsettled_until: Nanos,
+    pub(super) unsettled_until: Nanos,
 }
 
 #[derive(Clone, Debug)]
@@ -183,8 +183,8 @@ impl Table {
         let late = |c: &Chain| {
             c.versions.iter().any(|v| v.since > 0 && v.since >= sent) && !c.versions.iter().any(|v| v.vague)
         };
-        let changed = self.chains.changed().filter(|(_, c)| late(c));
-        changed.map(|(id, _)| RowId(id as u64)).collect()
+        let learned = self.chains.learned_since(sent).filter(|(_, c)| late(c));
+        learned.map(|(id, _)| RowId(id as u64)).collect()
     }
 
     pub fn rows_len(&self) -> usize {

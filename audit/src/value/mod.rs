@@ -21,6 +21,7 @@ pub mod io;
 pub mod json;
 pub mod numeric;
 pub mod oid;
+pub mod pack;
 pub mod resolve;
 pub mod text;
 pub mod types;

@@ -264,7 +264,7 @@ impl Table {
 
     /// Forgets doubts that no snapshot from `horizon` on has.
     pub fn clear_up(&mut self, horizon: Nanos) {
-        self.chains.repack();
+        self.chains.repack(horizon);
         for until in [&mut self.blurred_until, &mut self.whole_since] {
             if *until < horizon {
                 *until = 0;

@@ -10,6 +10,7 @@
 mod arithmetic;
 mod binary;
 mod convert;
+mod pack;
 mod text;
 
 use super::SqlError;
