@@ -63,6 +63,7 @@ pub struct Decision {
 
 #[derive(Clone, Copy, Debug)]
 struct Choice {
+    commit: CommitId,
     point: PointId,
     visible: bool,
     flipped: bool,
@@ -73,6 +74,8 @@ pub struct Chooser {
     script: Vec<Choice>,
     used: usize,
     decisions: Vec<Decision>,
+    /// Answers that follow from others: which, and at which point.
+    implied: Vec<((CommitId, PointId), PointId)>,
     contradiction: bool,
     /// Answers that are not to be chosen: somebody else has found them.
     given: BTreeMap<(CommitId, PointId), bool>,
@@ -117,6 +120,9 @@ impl Chooser {
             } else {
                 None
             };
+            if implied.is_some() {
+                self.implied.push(((d.commit, d.point), point));
+            }
             match (forced, implied) {
                 (Some(a), Some(b)) if a != b => self.contradiction = true,
                 (None, Some(_)) => forced = implied,
@@ -152,6 +158,7 @@ impl Chooser {
             }
             let visible = given.or_else(hint).unwrap_or_else(middle);
             self.script.push(Choice {
+                commit,
                 point,
                 visible,
                 flipped: given.is_some(),
@@ -260,8 +267,15 @@ impl Chooser {
         self.next_among(|_| true)
     }
 
-    /// The same, but the last answers are changed only at some points.
+    /// The same, but the last answers are changed only at some points, or where answers at those points follow from them.
     pub fn next_among(&mut self, matters: impl Fn(PointId) -> bool) -> bool {
+        let implied = std::mem::take(&mut self.implied);
+        let forces = |choice: &Choice| {
+            let mut from = implied
+                .iter()
+                .filter(|(of, _)| *of == (choice.commit, choice.point));
+            from.any(|(_, point)| matters(*point))
+        };
         self.script.truncate(self.used);
         self.used = 0;
         self.decisions.clear();
@@ -269,7 +283,7 @@ impl Chooser {
         self.repeated = false;
         self.looks_back = false;
         while let Some(last) = self.script.pop() {
-            if !last.flipped && matters(last.point) {
+            if !last.flipped && (matters(last.point) || forces(&last)) {
                 self.script.push(Choice {
                     visible: !last.visible,
                     flipped: true,
