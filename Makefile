@@ -52,10 +52,10 @@ bench-smoke: ## the benchmarks, so short that only their working is shown
 	$(CARGO) run -p pgassay-tests --bin bench-audit -- --smoke --workloads bank,tpcc $(ARGS)
 
 FUZZ_SECONDS ?= 60
-fuzz-sql: ## random statements, expressions and interleavings: the interpreter against the real server (FUZZ_SECONDS=60, FUZZ_SEED=n)
+fuzz-sql: ## random statements, expressions, changes of the catalog and interleavings: the interpreter against the real server (FUZZ_SECONDS=60, FUZZ_SEED=n)
 	@deploy/setup.sh demo
 	PGASSAY_FUZZ_SECONDS=$(FUZZ_SECONDS) PGASSAY_INTERLEAVE_SECONDS=$(FUZZ_SECONDS) $(if $(FUZZ_SEED),PGASSAY_FUZZ_SEED=$(FUZZ_SEED) PGASSAY_INTERLEAVE_SEED=$(FUZZ_SEED)) \
-		$(CARGO) test -p pgassay-tests --test fuzz_sql --test fuzz_values --test interleavings -- --nocapture
+		$(CARGO) test -p pgassay-tests --test fuzz_sql --test fuzz_ddl --test fuzz_values --test interleavings -- --nocapture
 
 release: ## the optimised binary, with completions and man page beside it
 	@deploy/setup.sh demo

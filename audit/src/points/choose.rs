@@ -243,9 +243,15 @@ impl Chooser {
     /// How many answers of this run can be changed, as far as they matter.
     pub fn open_among(&self, matters: impl Fn(PointId) -> bool) -> usize {
         let chosen = self.script.iter().take(self.used);
-        chosen
-            .filter(|choice| !choice.flipped && matters(choice.point))
-            .count()
+        let is_open = |choice: &&Choice| !choice.flipped && self.is_heard(choice, &matters);
+        chosen.filter(is_open).count()
+    }
+
+    /// Whether a choice is made at a point that matters, or an answer at such a point follows from it.
+    fn is_heard(&self, choice: &Choice, matters: &impl Fn(PointId) -> bool) -> bool {
+        let mut implied = self.implied.iter();
+        matters(choice.point)
+            || implied.any(|(of, point)| *of == (choice.commit, choice.point) && matters(*point))
     }
 
     /// Whether nothing comes of this run: it contradicts itself, or repeats an earlier one.
@@ -269,13 +275,6 @@ impl Chooser {
 
     /// The same, but the last answers are changed only at some points, or where answers at those points follow from them.
     pub fn next_among(&mut self, matters: impl Fn(PointId) -> bool) -> bool {
-        let implied = std::mem::take(&mut self.implied);
-        let forces = |choice: &Choice| {
-            let mut from = implied
-                .iter()
-                .filter(|(of, _)| *of == (choice.commit, choice.point));
-            from.any(|(_, point)| matters(*point))
-        };
         self.script.truncate(self.used);
         self.used = 0;
         self.decisions.clear();
@@ -283,16 +282,17 @@ impl Chooser {
         self.repeated = false;
         self.looks_back = false;
         while let Some(last) = self.script.pop() {
-            if !last.flipped && (matters(last.point) || forces(&last)) {
+            if !last.flipped && self.is_heard(&last, &matters) {
                 self.script.push(Choice {
                     visible: !last.visible,
                     flipped: true,
                     ..last
                 });
-                return true;
+                break;
             }
         }
-        false
+        self.implied.clear();
+        !self.script.is_empty()
     }
 }
 
