@@ -88,7 +88,9 @@ impl DdlRun<'_, '_> {
                         });
                         changed.foreign_keys.retain(|key| !key.columns.contains(&column));
                         changed.checks.retain(|check| !is_in(&check.condition));
-                        if sql::plan::cascades(alter) && !self.views_over(&[table.clone()]).is_empty() {
+                        if sql::plan::cascades(alter)
+                            && !self.views_over(std::slice::from_ref(&table)).is_empty()
+                        {
                             self.run.note("drop_cascade");
                         }
                     }
@@ -286,7 +288,7 @@ impl DdlRun<'_, '_> {
             | ObjectType::ObjectView
             | ObjectType::ObjectSequence
             | ObjectType::ObjectMatview => {
-                let views = self.views_over(&[table.clone()]);
+                let views = self.views_over(std::slice::from_ref(&table));
                 self.edit(|editor| {
                     editor.alter(table.id, |table| table.name.clone_from(&rename.newname));
                     outdate(editor, &views);
@@ -303,7 +305,7 @@ impl DdlRun<'_, '_> {
                 {
                     return Fault::unsure("rename_column");
                 }
-                let views = self.views_over(&[table.clone()]);
+                let views = self.views_over(std::slice::from_ref(&table));
                 self.edit(|editor| {
                     editor.alter(table.id, |table| {
                         table.columns[column].name.clone_from(&rename.newname)

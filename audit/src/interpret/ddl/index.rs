@@ -109,7 +109,7 @@ impl DdlRun<'_, '_> {
 /// What a column of an index is called that is given no name.
 fn name_in(element: &pg::IndexElem) -> String {
     let call = element.expr.as_ref().and_then(|expr| match &expr.node {
-        Some(NodeEnum::FuncCall(call)) => call.funcname.iter().filter_map(string_of).last(),
+        Some(NodeEnum::FuncCall(call)) => call.funcname.iter().filter_map(string_of).next_back(),
         _ => None,
     });
     match (element.expr.is_some(), call) {
