@@ -103,10 +103,14 @@ impl Body<'_, '_> {
         self.pinned.instants.extend([question.nth, question.nth + 1]);
     }
 
-    /// What a question found has this value. Where that is the one row that it asked for, the row was there, and what is
-    /// sorted behind it was not asked for; else nobody knows how far it looked.
+    /// What a question found has this value. Where that is the column of the one row that it asked for, as it is, the row
+    /// was there, and what is sorted behind it was not asked for; else nobody knows how far it looked.
     fn show(&mut self, question: &Question, value: &Value) {
-        let shown = column_of(&question.planned, 0).filter(|_| question.is_of_one && !value.is_null());
+        let variable = &self.routine.variables[question.filled];
+        let from = question.planned.columns.first().map(|column| column.type_oid);
+        let is_as_found = from == Some(variable.type_oid) && variable.type_modifier < 0;
+        let is_shown = question.is_of_one && is_as_found && !value.is_null();
+        let shown = column_of(&question.planned, 0).filter(|_| is_shown);
         for touch in &mut self.kept_back {
             let Touch::Key {
                 table,
@@ -119,7 +123,8 @@ impl Body<'_, '_> {
                 continue;
             };
             let Some(mut cut) = of_found.take() else { continue };
-            if shown != Some((*table, cut.column)) {
+            let is_alike = std::mem::discriminant(&cut.last) == std::mem::discriminant(value);
+            if shown != Some((*table, cut.column)) || !is_alike {
                 continue;
             }
             let (mut columns, mut key) = (columns.to_vec(), key.clone());
