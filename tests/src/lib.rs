@@ -15,6 +15,7 @@ pub mod wait;
 pub mod http;
 pub mod lost;
 pub mod fuzz_ddl;
+pub mod seeds;
 pub mod fuzz_sql;
 pub mod interleave;
 pub mod tools;

@@ -159,14 +159,10 @@ impl Footprint {
 
     /// Whether it may be another one after `other`, as far as that is worth knowing.
     pub fn is_outdated_by(&self, other: &Footprint) -> bool {
-        // What it finds there does not change where it goes.
-        let goes_by = self.touches.iter();
-        // It cannot become wider, only narrower.
-        let is_wide = self.is_boundless;
-        goes_by
-            .map(|(_, touch)| touch)
-            .any(|touch| other.may_write_for(touch, &self.asks, true))
-            || (!is_wide && self.wild.iter().any(|table| other.touches_table(*table)))
+        // What it finds where its answer says what that is does not change where it goes.
+        self.heeds_at(&self.touches, other)
+            // Without bounds it cannot become wider, only narrower.
+            || (!self.is_boundless && self.is_wild_where(other))
     }
 
     /// Whether it is not known of any of these tables what it writes there.
@@ -308,12 +304,17 @@ impl Footprint {
 
     /// Whether what this one answers and leaves behind may depend on whether `other` came before.
     pub fn heeds(&self, other: &Footprint) -> bool {
-        self.reads_after(other) || self.wild.iter().any(|table| other.touches_table(*table))
+        self.heeds_at(self.places(), other) || self.is_wild_where(other)
     }
 
-    fn reads_after(&self, other: &Footprint) -> bool {
-        let mut touches = self.places();
-        touches.any(|(_, touch)| other.may_write_for(touch, &self.asks, true))
+    /// The same, of what it reads at some places.
+    fn heeds_at<'p>(&self, places: impl IntoIterator<Item = &'p (usize, Touch)>, other: &Footprint) -> bool {
+        let mut places = places.into_iter();
+        places.any(|(_, touch)| other.may_write_for(touch, &self.asks, true))
+    }
+
+    fn is_wild_where(&self, other: &Footprint) -> bool {
+        self.wild.iter().any(|table| other.touches_table(*table))
     }
 
     /// Whether it makes a difference to this one which of two writers came first.

@@ -284,25 +284,26 @@ impl World {
         let scene = self.scene(planner, None);
         let attempt = run::run(txn, rules, &scene, session, &chooser, Heed::Believed);
         let footprint = || Footprint::new(txn, &attempt, &self.store);
+        let begun = footprint();
+        if !attempt.calls {
+            return begun;
+        }
         // Where the answer says what was found, another choice leads to the same place.
         let open = chooser
             .borrow()
             .open_among(|point| !attempt.pinned.contains(&point));
-        if !attempt.calls {
-            return footprint();
-        }
-        let begun = footprint();
         let written = &attempt.may_have_written;
         let is_wide = !written.is_empty() && begun.is_wild_in(written);
         if open == 0 && !is_wide {
             return begun;
         }
         let ways = |heed, begun| self.ways(txn, rules, session, planner, heed, begun);
+        let is_explained = attempt.wrong.is_none() && !chooser.borrow().is_contradiction();
         let begun = (chooser, begun);
-        let found = match attempt.wrong.is_none() && !begun.0.borrow().is_contradiction() {
-            _ if open == 0 => None,
-            true => ways(Heed::UntilWrong, Some(begun)),
-            false => {
+        let found = match open {
+            0 => None,
+            _ if is_explained => ways(Heed::UntilWrong, Some(begun)),
+            _ => {
                 let anyway = || (open <= OPEN_MAX && !is_wide).then(|| ways(Heed::Believed, Some(begun)));
                 ways(Heed::UntilWrong, None).or_else(|| anyway().flatten())
             }

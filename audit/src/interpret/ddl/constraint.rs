@@ -18,8 +18,8 @@ impl DdlRun<'_, '_> {
         constraint: &pg::Constraint,
         references: &mut Vec<TableId>,
     ) -> Outcome<()> {
-        let named = |table: &Table, fallback: String| match constraint.conname.as_str() {
-            "" => free_name(&fallback, |name| table.has_constraint(name)),
+        let named = |fallback: String, is_taken: &dyn Fn(&str) -> bool| match constraint.conname.as_str() {
+            "" => free_name(&fallback, is_taken),
             name => name.to_owned(),
         };
         let positions = |table: &Table, nodes: &[Node]| -> Outcome<Vec<usize>> {
@@ -71,14 +71,10 @@ impl DdlRun<'_, '_> {
                         table.columns[*column].not_null = true;
                     }
                 }
-                let name = match constraint.conname.as_str() {
-                    "" => free_name(&name, |name| {
-                        table.has_constraint(name)
-                            || table.has_index(name)
-                            || self.is_named(&table.schema, name)
-                    }),
-                    name => name.to_owned(),
-                };
+                // It is the name of an index, too.
+                let name = named(name, &|name| {
+                    table.has_constraint(name) || table.has_index(name) || self.is_named(&table.schema, name)
+                });
                 table.keys.push(UniqueKey {
                     name,
                     expressions: vec![None; columns.len()],
@@ -101,7 +97,7 @@ impl DdlRun<'_, '_> {
                     Some([column]) => format!("{}_{column}_check", table.name),
                     _ => format!("{}_check", table.name),
                 };
-                let name = named(table, name);
+                let name = named(name, &|name| table.has_constraint(name));
                 table.checks.push(Check { name, condition });
             }
             Ok(ConstrType::ConstrForeign) => {
@@ -135,7 +131,8 @@ impl DdlRun<'_, '_> {
                     .iter()
                     .map(|column| table.columns[*column].name.as_str())
                     .collect();
-                let name = named(table, format!("{}_{}_fkey", table.name, joined.join("_")));
+                let name = format!("{}_{}_fkey", table.name, joined.join("_"));
+                let name = named(name, &|name| table.has_constraint(name));
                 if own && target.id == table.id {
                     table.referenced_by.push(table.id);
                 } else {

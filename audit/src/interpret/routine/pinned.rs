@@ -97,7 +97,7 @@ impl Body<'_, '_> {
             // It is not plain whether there was a row.
             return self.pass_on();
         }
-        self.strayed.is_told(variable);
+        self.strayed.tell(variable);
         self.show(&question, value);
         self.pinned.touches.append(&mut self.kept_back);
         self.pinned.instants.extend([question.nth, question.nth + 1]);

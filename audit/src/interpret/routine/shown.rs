@@ -43,7 +43,7 @@ impl Strayed {
     }
 
     /// The answer says what was to be found for a variable.
-    pub(super) fn is_told(&mut self, variable: usize) {
+    pub(super) fn tell(&mut self, variable: usize) {
         self.missed.retain(|filled| !filled.contains(&variable));
     }
 
@@ -184,7 +184,7 @@ impl Body<'_, '_> {
     fn believe(&mut self, found: (usize, Value), variable: usize, value: Value) {
         self.strayed.at.get_or_insert(found);
         if self.witnesses.as_ref().is_some_and(|w| w.is_about(variable)) {
-            self.strayed.missed.retain(|filled| !filled.contains(&variable));
+            self.strayed.tell(variable);
         }
         // What was not found before may have been there: then it has taken another way since.
         self.strayed.is_lost |= !self.strayed.missed.is_empty();
