@@ -179,6 +179,30 @@ impl Open {
         merge(&mut modes, self.modes);
         modes
     }
+
+    fn level(&self, server_default: Option<Level>) -> Level {
+        let said = self.chained().level;
+        said.or(server_default.filter(|_| !self.began.vague))
+            .unwrap_or(Level::ReadCommitted)
+    }
+}
+
+impl Session {
+    /// The transaction that it is in, or will be in next.
+    fn current(&self) -> TxnId {
+        TxnId {
+            session: self.facts.session,
+            number: self.number,
+        }
+    }
+}
+
+/// A transaction that has not ended yet, or not had its turn, with what it has been answered so far.
+pub struct UnderWay<'a> {
+    pub id: TxnId,
+    pub level: Level,
+    pub facts: &'a Arc<SessionFacts>,
+    pub steps: &'a [Step],
 }
 
 /// Groups the statements of every session into transactions.
@@ -289,14 +313,29 @@ impl Assembler {
             let first = session.open.as_ref().and_then(|o| o.steps.first());
             first.is_some_and(|step| step.seen.window.sent < at)
         };
-        let open = self.sessions.values().filter(|s| began(s)).map(|s| TxnId {
-            session: s.facts.session,
-            number: s.number,
-        });
+        let open = self.sessions.values().filter(|s| began(s)).map(Session::current);
         let prepared = self.prepared.values().filter(|p| p.txn.sent() < at);
         let mut ids: Vec<TxnId> = open.chain(prepared.map(|p| p.txn.id)).collect();
         ids.sort();
         ids
+    }
+
+    /// Transactions under way of which it is known at which level they run.
+    pub fn under_way(&self) -> Vec<UnderWay<'_>> {
+        let open = self.sessions.values().filter_map(|session| {
+            let open = session.open.as_ref().filter(|open| !open.torn && !open.borrows)?;
+            let level = open.level(self.server_default);
+            let is_known = !open.began.vague || open.modes.level.is_some();
+            is_known.then_some(UnderWay {
+                id: session.current(),
+                level,
+                facts: &session.facts,
+                steps: &open.steps,
+            })
+        });
+        let mut open: Vec<UnderWay<'_>> = open.collect();
+        open.sort_by_key(|open| open.id);
+        open
     }
 
     /// Whether no other session was there at any time from `sent` to `done`, nor anything prepared: whoever is there
@@ -668,10 +707,7 @@ fn tear(session: SessionId, end: &End, out: &mut Vec<Assembled>) {
 
 fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> Option<Transaction> {
     let open = session.open.take()?;
-    let id = TxnId {
-        session: session.facts.session,
-        number: session.number,
-    };
+    let id = session.current();
     session.number += 1;
     let data = open.steps.iter().filter(|s| s.control == Control::Data);
     // A single statement that succeeds does the same at every level.
@@ -679,12 +715,8 @@ fn take_open(session: &mut Session, end: End, server_default: Option<Level>) -> 
         data.clone().count() <= 1 && data.clone().all(|s| matches!(s.seen.outcome, Outcome::Answer(_)));
     let began = open.began;
     let vague = open.torn || (began.vague && open.modes.level.is_none() && !alone);
-    let modes = open.chained();
-    let level = modes
-        .level
-        .or(server_default.filter(|_| !began.vague))
-        .unwrap_or(Level::ReadCommitted);
-    let read_only = modes.read_only.unwrap_or(false);
+    let level = open.level(server_default);
+    let read_only = open.chained().read_only.unwrap_or(false);
     let parted = session.said != began && open.steps.iter().any(Step::may_end_transaction);
     // What it has set is undone with it.
     match end {

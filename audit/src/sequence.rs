@@ -132,6 +132,13 @@ impl Sequencer {
         all.map(|(_, txn)| txn)
     }
 
+    /// When something happens next that is no transaction, and more than the end of a session.
+    pub fn next_other(&self) -> Option<Nanos> {
+        let is_other = |item: &Item| !matches!(item, Item::Transaction(_) | Item::SessionEnd(_));
+        let mut others = self.waiting.iter().filter(|(_, item)| is_other(item));
+        others.next().map(|(((at, _), _), _)| *at)
+    }
+
     /// Transactions not yet released, in order: those that may matter to what is being judged now.
     pub fn upcoming(&self) -> impl Iterator<Item = &Arc<Transaction>> {
         self.waiting.values().filter_map(|item| match item {

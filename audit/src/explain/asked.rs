@@ -344,12 +344,8 @@ fn part_of(seen: &Observation) -> Fetch {
 
 /// Why the rows of a cursor are not those of its snapshot alone.
 fn unmodelled_cursor(planned: &crate::sql::Planned) -> Option<&'static str> {
-    let locks = |query: &crate::sql::plan::Query| match &query.body {
-        crate::sql::plan::Body::Select(select) => !select.locking.is_empty(),
-        _ => false,
-    };
     match &planned.kind {
-        Kind::Select(query) if locks(query) => Some("cursor_for_update"),
+        Kind::Select(_) if planned.locks() => Some("cursor_for_update"),
         Kind::Select(_) if planned.may_write => Some("cursor_writes"),
         Kind::Select(_) => None,
         _ => Some("cursor"),

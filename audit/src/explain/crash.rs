@@ -64,7 +64,9 @@ pub fn widened(
                     attempt.wrote.push(at);
                     let written = planned.touches.written.iter().copied();
                     attempt.may_have_written.extend(written.clone());
-                    attempt.may_have_moved.extend(written.clone());
+                    attempt
+                        .may_have_moved
+                        .extend(written.clone().map(|table| (at, table)));
                     attempt.astray.extend(written);
                     let unknown = interpret::widened(&planned, REASON, &session.context).effects;
                     unknown

@@ -8,6 +8,7 @@
 use super::Explainer;
 use super::asked::Asked;
 use super::between::{Between, Change};
+use super::early::Heard;
 use super::place::Task;
 use super::spot::Spot;
 use super::world::World;
@@ -74,7 +75,7 @@ impl Extent {
 }
 
 /// Whether all that a statement may do is known from its plan.
-fn is_plain(planned: &Planned) -> bool {
+pub(super) fn is_plain(planned: &Planned) -> bool {
     let touches = &planned.touches;
     let is_about_rows = matches!(
         planned.kind,
@@ -96,17 +97,20 @@ pub struct Foreseen {
     /// The keys that they are about, if they are about nothing else.
     pub spots: FxHashMap<TxnId, Option<Arc<Spot>>>,
     extents: FxHashMap<TxnId, Option<Arc<Extent>>>,
+    pub heard: FxHashMap<TxnId, Heard>,
 }
 
 impl Foreseen {
     pub fn forget(&mut self, txn: TxnId) {
         self.spots.remove(&txn);
         self.extents.remove(&txn);
+        self.heard.remove(&txn);
     }
 
     pub fn clear(&mut self) {
         self.spots.clear();
         self.extents.clear();
+        self.heard.clear();
     }
 }
 

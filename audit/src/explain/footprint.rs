@@ -124,6 +124,10 @@ impl Footprint {
         footprint
     }
 
+    pub fn touches(&self) -> impl Iterator<Item = &Touch> {
+        self.places().map(|(_, touch)| touch)
+    }
+
     /// Everywhere it reads.
     fn places(&self) -> impl Iterator<Item = &(usize, Touch)> {
         self.touches.iter().chain(&self.pinned)

@@ -27,6 +27,7 @@ impl Explainer {
             self.remember_aborted(txn);
         }
         self.lay_out_sequences(txn, ahead);
+        self.listen(txn, ahead);
         if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
             self.become_one();
         }
@@ -42,12 +43,14 @@ impl Explainer {
         let mut undecided: Option<Attempt> = None;
         for mut world in std::mem::take(&mut self.worlds) {
             world.footprints.remove(&txn.id);
+            let before = world.take_slipped(txn.id);
             if let Some(done) = world.take_ahead(txn.id) {
                 self.leave_to_certify(&mut world, &done);
                 explained.get_or_insert(done);
                 kept.push(world);
                 continue;
             }
+            self.births.remembers |= before.is_some();
             let mut placement = self.place(world, &task, ahead, &mut budget, &Under::default());
             if let Placement::GivenUp(world) = placement {
                 placement = self.place(world, &task, ahead, &mut self.budget(true), &Under::default());
@@ -60,12 +63,17 @@ impl Explainer {
                         kept.push(world);
                     }
                 }
+                Placement::Nowhere(..) if before.is_some() => {}
                 Placement::Nowhere(world, difference, step) => refuted.push((world, difference, step)),
                 Placement::GivenUp(world) => {
                     let (world, attempt) = self.blend(world, &task, ahead);
                     undecided.get_or_insert(attempt);
                     kept.push(world);
                 }
+            }
+            if let Some((world, done)) = before {
+                explained.get_or_insert(done);
+                kept.push(world);
             }
         }
         self.patience.note(undecided.is_some(), &self.limits);
@@ -79,6 +87,8 @@ impl Explainer {
             (false, Fate::Deferred) => self.refute(&task, refuted, None, &mut kept, ahead),
             (false, fate) => self.refute(&task, refuted, Some(fate), &mut kept, ahead),
         };
+        self.hear(&mut kept, ahead);
+        self.forget_unasked(&mut kept, ahead);
         self.worlds = kept;
         match &fate {
             Fate::Explained(done, _) => self.truncated(txn, &done.attempt, ahead),
@@ -164,7 +174,12 @@ impl Explainer {
         for (mut world, difference, step) in refuted {
             let own = world.footprint(txn, &task.rules, &task.session, &self.planner);
             let accused = fate.is_none() && without_effect;
-            if !accused && (world.may_be_otherwise(txn, &own) || self.doubts_guess(&mut world, task, step)) {
+            let is_open = |explainer: &mut Explainer, world: &mut World| {
+                world.may_be_otherwise(txn, &own)
+                    || explainer.may_have_slipped(world, task, ahead)
+                    || explainer.doubts_guess(world, task, step)
+            };
+            if !accused && is_open(self, &mut world) {
                 let (world, attempt) = self.blend(world, task, ahead);
                 undecided.get_or_insert(attempt);
                 kept.push(world);
@@ -211,6 +226,16 @@ impl Explainer {
         }
         self.wait(task, None, Some(accusation), until, open);
         Fate::Deferred
+    }
+
+    /// Whether a transaction that nothing explains in a world is explained if those came before others who may have.
+    fn may_have_slipped(&mut self, world: &World, task: &Task, ahead: &Ahead<'_>) -> bool {
+        let Some(other) = world.otherwise(&task.txn) else {
+            return false;
+        };
+        self.births.remembers = true;
+        let placement = self.place(other, task, ahead, &mut self.budget(true), &Under::default());
+        !matches!(placement, Placement::Nowhere(..))
     }
 
     /// Whether something of what a transaction read had to be guessed in a world that does not explain it: then that is

@@ -32,7 +32,7 @@ pub(super) fn same_row(a: Option<&Row>, b: Option<&Row>) -> bool {
 }
 
 /// Whether a row has the same versions, made by the same transactions, in both.
-fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> bool {
+pub(super) fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> bool {
     fn versions(world: &World, table: TableId, id: RowId) -> &[Version] {
         chain(world, table, id).map_or(&[], |c| &c.versions)
     }
@@ -141,7 +141,7 @@ pub fn reduce(worlds: &mut Vec<World>, worlds_max: usize, until: Nanos) {
         blur(worlds, until);
     }
     if worlds.len() > worlds_max {
-        thin(worlds, worlds_max / 4, until);
+        thin(worlds, worlds_max / 2, until);
     }
 }
 
@@ -237,16 +237,135 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
     }
 }
 
+/// Worlds that have the same rows, and expect the same, become one if they differ in nothing but what rows were like before
+/// their last versions. `asks` says who is known to be answered rightly in both who asks for a row as it was before an instant;
+/// `None` if somebody is not.
+pub fn forget_unasked(
+    worlds: &mut Vec<World>,
+    asks: impl Fn((&World, &World), TableId, &Row, Nanos) -> Option<Answered>,
+) {
+    let mut at = 0;
+    while at < worlds.len() {
+        let mut other = at + 1;
+        while other < worlds.len() {
+            let pair = (&worlds[at], &worlds[other]);
+            let is_certified = pair.0.uncertified.is_empty() && pair.1.uncertified.is_empty();
+            let pasts = match is_certified && same_duties(pair.0, pair.1) {
+                true => unasked(pair, &asks),
+                false => None,
+            };
+            let Some((pasts, answered)) = pasts else {
+                other += 1;
+                continue;
+            };
+            let gone = worlds.remove(other);
+            let kept = &mut worlds[at];
+            pasts.into_iter().for_each(|past| past.forget(kept));
+            kept.answered.retain(|step| gone.answered.contains(step));
+            kept.answered.extend(answered);
+            kept.inherit(&gone);
+            if !kept.order.same_facts(&gone.order) {
+                kept.order.forget_facts();
+            }
+        }
+        at += 1;
+    }
+}
+
+/// What a row was like before its last versions, which are the same in all worlds.
+struct Before {
+    table: TableId,
+    id: RowId,
+    /// How many versions are the same.
+    last: usize,
+    /// What those before have in common.
+    row: Row,
+    /// From then on everybody has seen one of the last versions.
+    until: Nanos,
+}
+
+impl Before {
+    /// `None` if the newest version is not the same, or the row was not always there.
+    fn of(worlds: &[&World], table: TableId, id: RowId) -> Option<Before> {
+        let chains: Option<Vec<(&World, &[Version])>> = worlds
+            .iter()
+            .map(|world| Some((*world, &chain(world, table, id)?.versions[..])))
+            .collect();
+        let chains = chains?;
+        let &(first, mine) = chains.first()?;
+        let writer = |world: &World, version: &Version| world.order.get(version.commit).map(|c| c.txn.id);
+        let state = |v: &Version| (v.rewrite, v.since, v.vague, v.perhaps);
+        let last = chains.iter().map(|(world, theirs)| {
+            let pairs = mine.iter().rev().zip(theirs.iter().rev());
+            let same = |(x, y): &(&Version, &Version)| {
+                writer(first, x) == writer(world, y)
+                    && same_row(x.row.as_ref(), y.row.as_ref())
+                    && state(x) == state(y)
+            };
+            pairs.take_while(same).count()
+        });
+        let last = last.min().filter(|last| *last > 0)?;
+        let below = chains
+            .iter()
+            .map(|(world, versions)| (*world, &versions[..versions.len() - last]));
+        let oldest = |(world, versions): &(&World, &[Version])| {
+            let commit = versions[versions.len() - last].commit;
+            world.order.get(commit).map_or(0, |commit| commit.hi)
+        };
+        Some(Before {
+            table,
+            id,
+            last,
+            row: common(below, table)?,
+            until: chains.iter().map(oldest).max()?,
+        })
+    }
+
+    fn forget(self, world: &mut World) {
+        let table = world.store.table_mut(self.table);
+        table.blur_below(self.id, self.last, self.row);
+        table.unsettle_row(self.id, self.until);
+    }
+}
+
+/// The rows in whose past two worlds differ, if they differ in nothing else and nobody asks for it.
+fn unasked(
+    pair: (&World, &World),
+    asks: &impl Fn((&World, &World), TableId, &Row, Nanos) -> Option<Answered>,
+) -> Option<(Vec<Before>, Answered)> {
+    let differ = touched(pair.0, pair.1).filter(|(table, id)| !same_chain(pair.0, pair.1, *table, *id));
+    let (mut found, mut answered) = (Vec::new(), Answered::new());
+    for (table, id) in differ {
+        let before = Before::of(&[pair.0, pair.1], table, id)?;
+        answered.extend(asks(pair, table, &before.row, before.until)?);
+        found.push(before);
+    }
+    Some((found, answered))
+}
+
+/// Steps that are known to be answered rightly.
+pub type Answered = Vec<(TxnId, usize)>;
+
 /// What all versions of a row have in common in all worlds, if it was there all the time.
 fn always(worlds: &[&World], table: TableId, id: RowId) -> Option<Row> {
+    let chains: Option<Vec<_>> = worlds
+        .iter()
+        .map(|world| Some((*world, &chain(world, table, id)?.versions[..])))
+        .collect();
+    common(chains?.into_iter(), table)
+}
+
+/// The same, of some of its versions.
+fn common<'a>(chains: impl Iterator<Item = (&'a World, &'a [Version])>, table: TableId) -> Option<Row> {
     let mut common: Option<Vec<Value>> = None;
-    for world in worlds {
-        let chain = chain(world, table, id)?;
-        let first = chain.versions.first()?;
+    let mut store = None;
+    for (world, versions) in chains {
+        store = Some(&world.store);
+        let first = versions.first()?;
         if first.commit >= world.order.settled() || first.since > 0 {
             return None;
         }
-        for version in &chain.versions {
+        for version in versions {
             let row = version.row.as_ref()?;
             let known = common.get_or_insert_with(|| row.to_vec());
             if known.len() != row.len() || version.rewrite {
@@ -261,7 +380,7 @@ fn always(worlds: &[&World], table: TableId, id: RowId) -> Option<Row> {
     }
     let row: Row = common?.into();
     // A row whose key has changed was found in other places.
-    worlds.first()?.store.key_of(table, &row).map(|_| row)
+    store?.key_of(table, &row).map(|_| row)
 }
 
 /// What a row was like, in all worlds.
@@ -325,7 +444,26 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
         ahead_of_some.extend(names(first).symmetric_difference(&names(other)).copied());
         blended.extend(other.blended.iter().copied());
     }
-    others.iter().for_each(|other| first.inherit(other));
+    others.iter().for_each(|other| {
+        first.answered.retain(|step| other.answered.contains(step));
+        first.inherit(other);
+    });
+    // Rows that differ only in what they were before are what they are.
+    for &(table, id) in &rows.clone() {
+        let worlds: Vec<&World> = std::iter::once(&*first).chain(others.iter()).collect();
+        if let Some(before) = Before::of(&worlds, table, id) {
+            let place = first.store.key_of(table, &before.row);
+            let until = before.until;
+            before.forget(first);
+            if let Some((columns, key)) = place {
+                first
+                    .store
+                    .table_mut(table)
+                    .guess_at(&columns, &key, until, false);
+            }
+            rows.remove(&(table, id));
+        }
+    }
     // Under which keys, `None` if a row has none; and whether it was not there all the time.
     let guessed: Vec<(TableId, Option<Vec<Place>>, bool)> = rows
         .iter()

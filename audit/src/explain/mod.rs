@@ -32,6 +32,7 @@ pub mod rivals;
 pub mod solved;
 pub mod rows;
 pub mod merge;
+pub mod early;
 pub mod judge;
 pub mod wait;
 pub mod reread;
@@ -52,6 +53,7 @@ use crate::verdict::TxnId;
 use apply::Births;
 use budget::Patience;
 use draw::Sequences;
+use early::Listening;
 use extent::Foreseen;
 use limits::Limits;
 use pgassay_rules::Level;
@@ -148,6 +150,7 @@ pub struct Explainer {
     catalog: Arc<Catalog>,
     sequences: Sequences,
     foreseen: Foreseen,
+    listening: Listening,
     /// When the last transaction that was placed had ended.
     busy_until: Nanos,
     /// Somebody turned `synchronous_commit` off.
@@ -196,6 +199,7 @@ impl Explainer {
             catalog: Arc::new(Catalog::default()),
             sequences: Sequences::default(),
             foreseen: Foreseen::default(),
+            listening: Listening::default(),
             busy_until: 0,
             commits_early: false,
             called_at: 0,
@@ -225,6 +229,7 @@ impl Explainer {
         world.store.sequences = None;
         world.store.lose_everything_to_unseen(until);
         world.ahead.clear();
+        world.slipped.clear();
         world.waiting.clear();
         world.shared.clear();
         world.uncertified.clear();
@@ -646,7 +651,7 @@ impl Explainer {
         if self.apart > if is_calm { most } else { 2 * most } {
             // Nobody asks how it was: then it need not be known.
             self.apart = 0;
-            if self.called_at >= horizon {
+            if self.called_at >= horizon || !is_held {
                 // What a routine wrote is seldom told by any answer: more of it is kept.
                 let half = self.worlds.len() / 2;
                 merge::thin(&mut self.worlds, half, self.busy_until);

@@ -21,7 +21,7 @@ use crate::points::choose::Decision;
 use crate::points::{Chooser, CommitId, PointId};
 use crate::reference::Member;
 use crate::trace::{Nanos, Outcome};
-use crate::verdict::TxnId;
+use crate::verdict::{Coverage, TxnId};
 use pgassay_rules::profile::LevelRules;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -275,9 +275,14 @@ impl Explainer {
             };
         }
         self.births.remembers = true;
+        let (slipped, rivals) = match ways.found.len() {
+            1 => self.overwritten(&mut world, task, rivals, ahead, budget),
+            _ => (Vec::new(), rivals),
+        };
         for way in ways.found {
             let mut world = world.clone();
             world.share_windows(&task.txn, &alike);
+            world.slipped.extend(slipped.iter().cloned());
             placed.push(self.adopt(world, task, way));
         }
         // One of them is the first: before it comes none of the others.
@@ -289,7 +294,8 @@ impl Explainer {
             match self.place_by(ways, world.clone(), &rival, ahead, budget, &below) {
                 Placement::Nowhere(..) => {}
                 Placement::GivenUp(_) => return Placement::GivenUp(world),
-                Placement::Placed(first) => {
+                Placement::Placed(mut first) => {
+                    self.hear(&mut first, ahead);
                     for (mut next, explained) in first {
                         next.ahead.push(explained);
                         match self.place(next, task, ahead, budget, under) {
@@ -304,6 +310,7 @@ impl Explainer {
             }
             merge::drop_twins(&mut placed, |(world, _)| world);
         }
+        self.hear(&mut placed, ahead);
         match placed.is_empty() {
             true => nowhere(world, difference),
             false => Placement::Placed(placed),
@@ -400,6 +407,14 @@ impl Explainer {
             facts,
             seen,
         } = way;
+        world.answered.retain(|(txn, step)| {
+            let is_own = *txn == task.txn.id;
+            if let Some(Some(judged)) = attempt.judged.get_mut(*step).filter(|_| is_own) {
+                judged.coverage = Coverage::Checked;
+                judged.loose = false;
+            }
+            !is_own
+        });
         if !attempt.overlay.is_empty() {
             attempt.written = crate::certify::written(&attempt.overlay);
         }

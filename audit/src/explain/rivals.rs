@@ -9,7 +9,8 @@ use super::between::Between;
 use super::budget::Budget;
 use super::footprint::Footprint;
 use super::place::{Explanations, Task, Under, last_done, wrote_nothing};
-use super::world::{Taken, World, Wrote};
+use super::run::is_statement_level;
+use super::world::{Slipped, Taken, World, Wrote};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::trace::Outcome;
@@ -359,6 +360,53 @@ impl Explainer {
             true => Pair::Early(between),
             false => Pair::Commuting(between),
         }
+    }
+
+    /// Those of the rivals of whom nothing is left once a transaction has written, with what explains them before it; and the
+    /// others. Where an answer that was given already shows that one of them came before, all are others.
+    pub(super) fn overwritten(
+        &mut self,
+        world: &mut World,
+        task: &Task,
+        rivals: Vec<Task>,
+        ahead: &Ahead<'_>,
+        budget: &mut Budget,
+    ) -> (Vec<Slipped>, Vec<Task>) {
+        let is_apt = |task: &Task| is_statement_level(&task.rules) && task.rules.mutual_exclusion;
+        if self.claims_serial || !is_apt(task) || !rivals.iter().any(is_apt) {
+            return (Vec::new(), rivals);
+        }
+        let Then::One(mut after) = self.then(world, task, budget) else {
+            return (Vec::new(), rivals);
+        };
+        let mut slipped = Vec::new();
+        for rival in rivals.iter().filter(|rival| is_apt(rival)) {
+            let mut ways = self.explanations(world, rival, None, budget);
+            let (Some(way), true, true) = (ways.found.pop(), ways.found.is_empty(), ways.complete) else {
+                continue;
+            };
+            let (before, explained) = self.adopt(world.sketch(), rival, way);
+            if let Then::One(both) = self.then(&before, task, budget)
+                && merge::same_after(&both, &after)
+            {
+                slipped.push((rival, explained));
+            }
+        }
+        after.ahead = world.ahead.clone();
+        if slipped.is_empty() || self.is_contradicted_by_any(&mut after, ahead) {
+            return (Vec::new(), rivals);
+        }
+        let slipped: Vec<Slipped> = slipped
+            .into_iter()
+            .map(|(_, writer)| Slipped::new(writer, &task.txn))
+            .collect();
+        let is_left = |rival: &Task| {
+            !slipped
+                .iter()
+                .any(|slipped| slipped.writer.txn.id == rival.txn.id)
+        };
+        let left = rivals.into_iter().filter(is_left).collect();
+        (slipped, left)
     }
 
     /// The world after a transaction that it explains in one way only.

@@ -156,9 +156,9 @@ pub struct Attempt {
     /// Tables that it may have written, whether or not it is known what; and those that it may have read, `None`: any.
     pub may_have_written: Vec<TableId>,
     pub may_have_read: Option<Vec<TableId>>,
-    /// Those in which rows may have come, gone, or got another key; and those of which other rows may have been
+    /// Those in which rows may have come, gone, or got another key, and by which step; and those of which other rows may have been
     /// written, had something else been read.
-    pub may_have_moved: Vec<TableId>,
+    pub may_have_moved: Vec<(usize, TableId)>,
     pub astray: Vec<TableId>,
     /// It called routines that may write.
     pub calls: bool,
@@ -517,7 +517,8 @@ fn run_step(
             attempt
                 .may_have_written
                 .extend(planned.touches.written.iter().copied());
-            attempt.may_have_moved.extend(&planned.touches.moved);
+            let moved = planned.touches.moved.iter();
+            attempt.may_have_moved.extend(moved.map(|table| (at, *table)));
             attempt.astray.extend(&planned.touches.astray);
             if !expect.success {
                 // It should have failed: nobody knows what it has done instead.

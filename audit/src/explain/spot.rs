@@ -44,7 +44,12 @@ struct Place {
 }
 
 impl Spot {
-    fn of(task: &Task, footprint: &Footprint, catalog: &Catalog, planner: &Planner) -> Option<Spot> {
+    pub(super) fn of(
+        task: &Task,
+        footprint: &Footprint,
+        catalog: &Catalog,
+        planner: &Planner,
+    ) -> Option<Spot> {
         if task.txn.vague || footprint.beyond_rows {
             return None;
         }
@@ -79,6 +84,12 @@ impl Spot {
             );
             !place.writes || other.is_elsewhere(place.table, apart, none)
         })
+    }
+
+    /// Whether it may be about a row.
+    pub fn may_be_at(&self, table: TableId, row: &Row) -> bool {
+        let mut places = self.places.iter().filter(|place| place.table == table);
+        places.any(|place| !place.is_none(row))
     }
 
     /// Whether two are about different rows.

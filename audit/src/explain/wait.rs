@@ -5,7 +5,7 @@
 use super::budget::Budget;
 use super::place::Task;
 use super::session::SessionState;
-use super::world::Explained;
+use super::world::{Explained, World};
 use super::{Accusation, Explainer, Fate, Suspect};
 use crate::assemble::{End, Transaction};
 use crate::points::CommitId;
@@ -84,6 +84,7 @@ impl Explainer {
         let mut fates = Vec::new();
         for w in due {
             let txn = w.task.txn.clone();
+            self.foreseen.forget(txn.id);
             let fate = match w.accused {
                 Some(accusation) if w.task.rules.is_serial_alone() && !w.open.is_empty() => {
                     Fate::Unknown(Box::new(accusation.attempt), "order_left_open")
@@ -163,12 +164,21 @@ impl Explainer {
             let own = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
             // What had to be guessed refutes nothing.
             let is_guess = self.doubts_guess(&mut world, &task, step);
-            if kept.is_empty() || is_guess || world.may_be_otherwise(&task.txn, &own) {
+            let is_open = world.may_be_otherwise(&task.txn, &own) || self.is_otherwise(&world, &task);
+            if kept.is_empty() || is_guess || is_open {
                 kept.push(world);
             }
         }
         self.worlds = kept;
         fate
+    }
+
+    /// Whether a reader is explained in a world if those came before others who may have.
+    fn is_otherwise(&self, world: &World, task: &Task) -> bool {
+        world.otherwise(&task.txn).is_some_and(|other| {
+            let ways = self.explanations(&other, task, None, &mut Budget::of(&self.limits));
+            !ways.is_stuck()
+        })
     }
 
     /// Whether some order explains `txn` at another level than its own; nothing is applied.

@@ -21,7 +21,7 @@ use crate::reference::Member;
 use crate::sql::Planner;
 use crate::state::catalog::{TEMPORARY, TableKind};
 use crate::state::overlay::OwnTable;
-use crate::state::store::Store;
+use crate::state::store::{Store, Version};
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableName, Window};
@@ -71,6 +71,33 @@ pub struct Taken {
     pub until: Nanos,
 }
 
+/// A writer that may have come before somebody who has overwritten all that it left.
+#[derive(Clone)]
+pub struct Slipped {
+    /// How it was explained there.
+    pub writer: Arc<Explained>,
+    pub under: TxnId,
+    /// Its turn has come, and it is thought to have come before another one.
+    is_over: bool,
+    /// When both had ended.
+    until: Nanos,
+}
+
+impl Slipped {
+    pub fn new(writer: Arc<Explained>, under: &Transaction) -> Slipped {
+        Slipped {
+            until: writer.txn.end.window().done.max(under.end.window().done),
+            under: under.id,
+            is_over: false,
+            writer,
+        }
+    }
+
+    fn is(&self, other: &Slipped) -> bool {
+        (self.writer.txn.id, self.under) == (other.writer.txn.id, other.under)
+    }
+}
+
 /// Where somebody wrote.
 #[derive(Clone)]
 pub enum Wrote {
@@ -98,6 +125,10 @@ pub struct World {
     pub order: Order,
     /// Writers that were placed before their turn.
     pub ahead: Vec<Arc<Explained>>,
+    /// Writers that may have come before somebody who has overwritten all that they left.
+    pub slipped: Vec<Slipped>,
+    /// Steps of transactions still to come that are known to be answered rightly, though what they saw is forgotten.
+    pub answered: Vec<(TxnId, usize)>,
     /// Readers whose answers nothing explains yet.
     pub waiting: Vec<TxnId>,
     /// Writers whose place among others could not be told: what they write is unknown.
@@ -121,6 +152,8 @@ impl World {
             store: Store::new(catalog),
             order: Order::default(),
             ahead: Vec::new(),
+            slipped: Vec::new(),
+            answered: Vec::new(),
             waiting: Vec::new(),
             blended: Vec::new(),
             shared: FxHashMap::default(),
@@ -173,6 +206,11 @@ impl World {
     /// What has to be remembered of a world that is given up for this one.
     pub fn inherit(&mut self, other: &World) {
         other.taken.iter().for_each(|taken| self.take_one_order(taken));
+        for slipped in &other.slipped {
+            if !self.slipped.iter().any(|known| known.is(slipped)) {
+                self.slipped.push(slipped.clone());
+            }
+        }
         for (table, own) in &mut self.store.tables {
             if let Some(theirs) = other.store.tables.get(table) {
                 own.share_doubts(theirs);
@@ -224,16 +262,65 @@ impl World {
         Some(self.ahead.remove(at))
     }
 
+    /// The world in which a writer whose turn it is came before the last of those that have overwritten all that it left.
+    pub fn take_slipped(&mut self, txn: TxnId) -> Option<(World, Arc<Explained>)> {
+        let is_own = |slipped: &Slipped| slipped.writer.txn.id == txn;
+        let last = self.slipped.iter().rev().find(|slipped| is_own(slipped))?.clone();
+        let mut world = self.clone();
+        self.slipped.retain(|slipped| !is_own(slipped));
+        world.slipped.retain(|slipped| !slipped.is(&last));
+        let others = world.slipped.iter_mut().filter(|slipped| is_own(slipped));
+        others.for_each(|slipped| slipped.is_over = true);
+        world.put_under(&last);
+        Some((world, last.writer))
+    }
+
+    /// The world in which all those came before who may have, that were there when somebody was sent; `None` if there are none.
+    pub fn otherwise(&self, txn: &Transaction) -> Option<World> {
+        let beside = |slipped: &&Slipped| slipped.until >= txn.sent() && slipped.writer.txn.id != txn.id;
+        let slipped: Vec<Slipped> = self.slipped.iter().filter(beside).cloned().collect();
+        if slipped.is_empty() {
+            return None;
+        }
+        let mut world = self.clone();
+        slipped.iter().for_each(|slipped| world.put_under(slipped));
+        Some(world)
+    }
+
+    /// Puts what a writer left under what somebody has overwritten it with.
+    fn put_under(&mut self, slipped: &Slipped) {
+        let Some(over) = self.commit_by(slipped.under) else {
+            return;
+        };
+        let writer = &slipped.writer;
+        let own = self.order.next_id();
+        let mut rows = Vec::new();
+        for (table, written) in &writer.attempt.overlay.tables {
+            for (id, replaced) in &written.replaced {
+                let version = Version::new(own, replaced.row.clone());
+                self.store.push_under(*table, *id, over, version);
+                rows.push((*table, *id));
+            }
+        }
+        let window = writer.txn.end.window();
+        self.changed.extend(rows.iter().copied());
+        self.order
+            .push(window.sent, window.done, false, writer.txn.clone(), rows);
+        self.order.precede(own, over);
+    }
+
     pub fn is_ahead(&self, txn: TxnId) -> bool {
         self.ahead.iter().any(|e| e.txn.id == txn)
     }
 
     /// The commit of a transaction, if it wrote anything and that is not forgotten.
     pub fn commit_of(&self, txn: &Transaction) -> Option<CommitId> {
+        self.commit_by(txn.id)
+    }
+
+    fn commit_by(&self, txn: TxnId) -> Option<CommitId> {
         let mut commits = self.order.iter().rev();
-        commits
-            .find(|(_, commit)| commit.txn.id == txn.id)
-            .map(|(id, _)| id)
+        commits.find(|(_, commit)| commit.txn.id == txn).map(|(id, _)| id)
     }
 
     /// Runs a transaction for what it wrote, whether or not it can be explained.
@@ -494,8 +581,8 @@ impl World {
             .reads
             .iter()
             .filter(|r| attempt.wrote.contains(&r.step))
-            .flat_map(|r| &r.touches);
-        for touch in touches {
+            .flat_map(|r| r.touches.iter().map(|touch| (r.step, touch)));
+        for (step, touch) in touches {
             match touch {
                 Touch::Scan { table, .. } if written.contains(table) => {
                     self.store.lose(*table, until);
@@ -515,7 +602,7 @@ impl World {
                     if unique && stays && !attempt.calls {
                         continue;
                     }
-                    let moved = attempt.may_have_moved.contains(table);
+                    let moved = attempt.may_have_moved.contains(&(step, *table));
                     if unique && !moved {
                         // Whatever it did, whether there is such a row has not changed.
                         self.unlearn_cells(*table, columns, key, until);
@@ -577,7 +664,7 @@ impl World {
         let Some(keys) = keys.filter(|_| !scanned && !wild && !touches.is_empty()) else {
             return kept.guess(until);
         };
-        let moved = attempt.calls || attempt.may_have_moved.contains(&table);
+        let moved = attempt.calls || attempt.may_have_moved.iter().any(|(_, moved)| *moved == table);
         for touch in touches {
             if let Touch::Key { columns, key, .. } = touch {
                 kept.guess_at(columns, key, until, moved);
@@ -665,6 +752,7 @@ impl World {
     /// Forgets what no snapshot from `horizon` on can ask for.
     pub fn collect(&mut self, horizon: Nanos) {
         self.taken.retain(|t| t.until >= horizon);
+        self.slipped.retain(|s| !s.is_over || s.until >= horizon);
         let mut settled = Vec::new();
         self.order
             .settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));

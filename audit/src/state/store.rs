@@ -168,6 +168,22 @@ impl Table {
         ask(&indexes[at])
     }
 
+    /// Puts a version below the one of a commit, if that is known.
+    fn push_under(&mut self, id: RowId, commit: CommitId, version: Version) -> bool {
+        let place = |chain: &Chain| chain.versions.iter().position(|v| v.commit == commit);
+        let Some(at) = self.chain(id).and_then(place) else {
+            return false;
+        };
+        let chain = self.chains.get_mut(id.0 as usize);
+        if let Some(row) = &version.row {
+            for index in self.indexes.get_mut() {
+                index.add(row, id);
+            }
+        }
+        chain.versions.insert(at, version);
+        true
+    }
+
     /// Puts a version below all that are known of a row.
     pub fn push_below(&mut self, id: RowId, version: Version) {
         if let Some(row) = &version.row {
@@ -318,6 +334,28 @@ impl Table {
             ..Version::new(CommitId::INITIAL, newest)
         };
         self.chains.get_mut(id.0 as usize).versions.push(version);
+    }
+
+    /// The same, of what the row was before its last versions, so many of which stay as they are: snapshots that see none of
+    /// them have seen something that looks like `vague`.
+    pub fn blur_below(&mut self, id: RowId, last: usize, vague: Row) {
+        if self.chain(id).is_none() {
+            return;
+        }
+        let chain = self.chains.get_mut(id.0 as usize);
+        let below = chain.versions.len().saturating_sub(last);
+        let gone: Vec<Row> = chain.versions.iter().filter_map(|v| v.row.clone()).collect();
+        chain.versions.drain(..below);
+        let past = Version {
+            vague: true,
+            ..Version::new(CommitId::INITIAL, Some(vague))
+        };
+        chain.versions.insert(0, past);
+        let kept: Vec<Row> = chain.versions.iter().filter_map(|v| v.row.clone()).collect();
+        for index in self.indexes.get_mut() {
+            gone.iter().for_each(|row| index.remove(row, id));
+            kept.iter().for_each(|row| index.add(row, id));
+        }
     }
 
     /// Nobody knows whether the row is there: it is taken out. Returns its newest version.
@@ -497,6 +535,12 @@ impl Store {
     pub fn push(&mut self, table: TableId, id: RowId, version: Version) {
         self.versions_alive += 1;
         self.table_mut(table).push(id, version);
+    }
+
+    /// Puts a version below the one of a commit, if that is known.
+    pub fn push_under(&mut self, table: TableId, id: RowId, commit: CommitId, version: Version) {
+        let is_there = self.table_mut(table).push_under(id, commit, version);
+        self.versions_alive += u64::from(is_there);
     }
 
     pub fn prune(&mut self, table: TableId, id: RowId, settled: CommitId) {

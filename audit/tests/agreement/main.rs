@@ -21,6 +21,7 @@ mod calls;
 mod columns;
 mod keys;
 mod apart;
+mod blocks;
 mod thrift;
 mod told;
 mod totals;

@@ -196,6 +196,14 @@ impl Planned {
         }
     }
 
+    /// Whether it is a query that locks the rows that it finds.
+    pub fn locks(&self) -> bool {
+        match &self.kind {
+            Kind::Select(query) => matches!(&query.body, Body::Select(select) if !select.locking.is_empty()),
+            _ => false,
+        }
+    }
+
     /// Whether it changes nothing but rows, and of tables that are known.
     pub fn writes_only_rows(&self) -> bool {
         let plain = matches!(
