@@ -136,21 +136,31 @@ impl Explainer {
         if let Some(answers) = &self.listening.answers {
             return answers.clone();
         }
-        let upcoming: Vec<Arc<Transaction>> = ahead.sequencer.upcoming().cloned().collect();
+        let database = std::mem::take(&mut self.listening.database);
+        let upcoming = ahead.sequencer.upcoming();
+        let upcoming: Vec<&Arc<Transaction>> = upcoming.filter(|t| t.facts.database == database).collect();
+        let mut under_way = ahead.assembler.under_way();
+        under_way.retain(|told| told.facts.database == database);
+        let waiting = self.waiting.iter().map(|waiting| waiting.task.txn.id);
+        let there = upcoming.iter().map(|txn| txn.id).chain(waiting);
+        let there: FxHashSet<TxnId> = there.chain(under_way.iter().map(|told| told.id)).collect();
+        self.foreseen.heard.retain(|id, _| there.contains(id));
         // Whatever a session does to itself, its later statements mean something else.
         let mut unclear: FxHashSet<SessionId> = FxHashSet::default();
         let mut found: Vec<Arc<Early>> = Vec::new();
-        for txn in &upcoming {
+        for txn in upcoming {
             let told = ended(txn).filter(|_| !unclear.contains(&txn.id.session));
             if !told.is_some_and(|told| self.hear_one(world, &told, &mut found)) {
                 unclear.insert(txn.id.session);
             }
         }
-        for told in ahead.assembler.under_way() {
+        for told in under_way {
             if !unclear.contains(&told.id.session) {
                 self.hear_one(world, &told, &mut found);
             }
         }
+        let until = self.listening.until;
+        found.retain(|early| early.done < until);
         found.sort_by_key(|early| (early.done, early.by));
         found.truncate(ANSWERS_MAX);
         let answers: Arc<[Arc<Early>]> = found.into();
@@ -175,11 +185,7 @@ impl Explainer {
             }
         }
         let is_clear = !heard.is_over;
-        if told.facts.database == self.listening.database {
-            let until = self.listening.until;
-            let in_time = heard.answers.iter().filter(|early| early.done < until);
-            found.extend(in_time.cloned());
-        }
+        found.extend(heard.answers.iter().cloned());
         self.foreseen.heard.insert(told.id, heard);
         is_clear
     }
