@@ -44,6 +44,8 @@ use std::sync::Arc;
 const TRIES_MAX: usize = 32;
 /// Others still to come that are tried in all orders.
 const RIVALS_MAX: usize = 3;
+/// Answers that a world is known to explain.
+const HEARD_MAX: usize = 64;
 /// Answers that are heard at a time.
 const ANSWERS_MAX: usize = 256;
 
@@ -77,6 +79,18 @@ impl Early {
         let kept = world.store.tables.get(&self.table);
         kept.map(|kept| kept.candidates(&self.columns, &self.key))
             .unwrap_or_default()
+    }
+
+    /// How many versions there are, and the last of them: as long as they stay the same, so does what may have been seen, or
+    /// it becomes less.
+    fn state(&self, world: &World) -> (usize, u64) {
+        let kept = world.store.tables.get(&self.table);
+        let rows = self.rows(world);
+        let chains = rows.iter().filter_map(|id| kept?.chain(*id));
+        chains.fold((rows.len(), 0), |(len, last), chain| {
+            let newest = chain.versions.last().map_or(0, |version| version.commit.0);
+            (len + 1_000 * chain.versions.len(), last.max(newest))
+        })
     }
 
     /// Whether both worlds hold the same there.
@@ -271,7 +285,8 @@ impl Explainer {
     /// Worlds become one where they differ in nothing that somebody may still ask for, or all that will be asked for is known
     /// to be answered rightly in both.
     pub(super) fn forget_unasked(&mut self, worlds: &mut Vec<World>, ahead: &Ahead<'_>) {
-        if worlds.len() < 2 {
+        // Few can be kept.
+        if worlds.len() <= self.limits.worlds_max / 4 {
             return;
         }
         self.answers(&worlds[0], ahead);
@@ -339,7 +354,16 @@ impl Explainer {
 
     /// Whether nothing explains an answer in a world, nor can anybody who is still to come there.
     fn is_contradicted(&mut self, world: &mut World, early: &Early, ahead: &Ahead<'_>) -> bool {
+        let heard = (early.by, early.step, early.state(world));
+        if world.heard.contains(&heard) {
+            return false;
+        }
         if self.is_explained(world, &early.task) {
+            // More than is there now it will not be asked for; nor is much of it remembered.
+            if world.heard.len() == HEARD_MAX {
+                world.heard.remove(0);
+            }
+            world.heard.push(heard);
             return false;
         }
         let txn = &early.task.txn;

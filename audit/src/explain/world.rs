@@ -129,6 +129,8 @@ pub struct World {
     pub slipped: Vec<Slipped>,
     /// Steps of transactions still to come that are known to be answered rightly, though what they saw is forgotten.
     pub answered: Vec<(TxnId, usize)>,
+    /// Answers to them that are explained here, and with which versions of their rows.
+    pub heard: Vec<(TxnId, usize, (usize, u64))>,
     /// Readers whose answers nothing explains yet.
     pub waiting: Vec<TxnId>,
     /// Writers whose place among others could not be told: what they write is unknown.
@@ -154,6 +156,7 @@ impl World {
             ahead: Vec::new(),
             slipped: Vec::new(),
             answered: Vec::new(),
+            heard: Vec::new(),
             waiting: Vec::new(),
             blended: Vec::new(),
             shared: FxHashMap::default(),
