@@ -103,11 +103,12 @@ impl Early {
 /// What is heard in the turn of one transaction.
 #[derive(Clone, Default)]
 pub struct Listening {
-    /// Everything that was committed before is recorded.
-    until: Nanos,
-    database: String,
+    /// Whose turn it is.
+    judged: Option<Arc<Transaction>>,
     /// `None`: nobody wanted to know yet.
     answers: Option<Arc<[Arc<Early>]>>,
+    /// Those still to come that may have committed before the last of the answers.
+    beside: Arc<[Arc<Transaction>]>,
 }
 
 /// What is understood of a transaction under way.
@@ -130,31 +131,36 @@ struct Look {
 }
 
 impl Explainer {
-    /// Listens to everybody whose turn is still to come, up to where everything is recorded that was committed before.
-    pub(super) fn listen(&mut self, judged: &Transaction, ahead: &Ahead<'_>) {
-        let done = Some(judged.end.window().done).filter(|done| *done != Nanos::MAX);
+    /// The turn of a transaction begins.
+    pub(super) fn listen(&mut self, judged: &Arc<Transaction>) {
         self.listening = Listening {
-            // From then on something else has happened that nobody was told of.
-            until: done
-                .into_iter()
-                .chain(ahead.sequencer.next_other())
-                .min()
-                .unwrap_or_default(),
-            database: judged.facts.database.clone(),
-            answers: None,
+            judged: Some(judged.clone()),
+            ..Listening::default()
         };
     }
 
-    /// What there is to be heard.
+    /// What there is to be heard, up to where everything is recorded that was committed before.
     fn answers(&mut self, world: &World, ahead: &Ahead<'_>) -> Arc<[Arc<Early>]> {
         if let Some(answers) = &self.listening.answers {
             return answers.clone();
         }
-        let database = std::mem::take(&mut self.listening.database);
-        let upcoming = ahead.sequencer.upcoming();
-        let upcoming: Vec<&Arc<Transaction>> = upcoming.filter(|t| t.facts.database == database).collect();
+        let Some(judged) = self.listening.judged.take() else {
+            return Arc::default();
+        };
+        let database = &judged.facts.database;
+        let done = Some(judged.end.window().done).filter(|done| *done != Nanos::MAX);
+        // From then on something else has happened that nobody was told of.
+        let until = done.into_iter().chain(ahead.sequencer.next_other()).min();
+        let until = until.unwrap_or_default();
+        let mut upcoming: Vec<&Arc<Transaction>> = ahead.sequencer.upcoming().collect();
+        upcoming.retain(|txn| txn.sent() <= until);
+        let may_come =
+            |txn: &Arc<Transaction>| !matches!(txn.end, End::Aborted(_)) && txn.end.window().sent <= until;
+        let beside = upcoming.iter().copied().filter(|txn| may_come(txn));
+        self.listening.beside = beside.cloned().collect();
+        upcoming.retain(|txn| txn.facts.database == *database);
         let mut under_way = ahead.assembler.under_way();
-        under_way.retain(|told| told.facts.database == database);
+        under_way.retain(|told| told.facts.database == *database);
         let waiting = self.waiting.iter().map(|waiting| waiting.task.txn.id);
         let there = upcoming.iter().map(|txn| txn.id).chain(waiting);
         let there: FxHashSet<TxnId> = there.chain(under_way.iter().map(|told| told.id)).collect();
@@ -173,7 +179,6 @@ impl Explainer {
                 self.hear_one(world, &told, &mut found);
             }
         }
-        let until = self.listening.until;
         found.retain(|early| early.done < until);
         found.sort_by_key(|early| (early.done, early.by));
         found.truncate(ANSWERS_MAX);
@@ -184,6 +189,12 @@ impl Explainer {
 
     /// Whether all that it did is understood; its answers are `found`.
     fn hear_one(&mut self, world: &World, told: &UnderWay<'_>, found: &mut Vec<Arc<Early>>) -> bool {
+        if let Some(heard) = self.foreseen.heard.get(&told.id)
+            && (heard.is_over || heard.steps == told.steps.len())
+        {
+            found.extend(heard.answers.iter().cloned());
+            return !heard.is_over;
+        }
         let mut heard = self.foreseen.heard.remove(&told.id).unwrap_or_default();
         while !heard.is_over && heard.steps < told.steps.len() {
             let step = &told.steps[heard.steps];
@@ -330,7 +341,7 @@ impl Explainer {
             }
             let contradicted = worlds
                 .iter_mut()
-                .map(|any| self.is_contradicted(any.world_mut(), early, ahead));
+                .map(|any| self.is_contradicted(any.world_mut(), early));
             let contradicted: Vec<bool> = contradicted.collect();
             if contradicted.contains(&false) && contradicted.contains(&true) {
                 let mut contradicted = contradicted.into_iter();
@@ -347,13 +358,11 @@ impl Explainer {
             rows.any(|id| world.changed.contains(&(early.table, id)))
         });
         let about: Vec<Arc<Early>> = about.cloned().collect();
-        about
-            .iter()
-            .any(|early| self.is_contradicted(world, early, ahead))
+        about.iter().any(|early| self.is_contradicted(world, early))
     }
 
     /// Whether nothing explains an answer in a world, nor can anybody who is still to come there.
-    fn is_contradicted(&mut self, world: &mut World, early: &Early, ahead: &Ahead<'_>) -> bool {
+    fn is_contradicted(&mut self, world: &mut World, early: &Early) -> bool {
         let heard = (early.by, early.step, early.state(world));
         if world.heard.contains(&heard) {
             return false;
@@ -369,7 +378,7 @@ impl Explainer {
         let txn = &early.task.txn;
         if let Some(mut other) = world.otherwise(txn) {
             other.slipped.clear();
-            if !self.is_contradicted(&mut other, early, ahead) {
+            if !self.is_contradicted(&mut other, early) {
                 return false;
             }
         }
@@ -386,21 +395,19 @@ impl Explainer {
         let is_hidden = newest
             .filter_map(|commit| world.order.get(commit))
             .any(|commit| commit.lo > early.done);
-        let upcoming = ahead.sequencer.upcoming();
-        let in_time = upcoming.filter(|other| other.id != early.by && other.end.window().sent <= early.done);
-        let others: Vec<Arc<Transaction>> = in_time
-            .filter(|other| !matches!(other.end, End::Aborted(_)) && !world.is_ahead(other.id))
-            .cloned()
-            .collect();
         let mut rivals = Vec::new();
-        for other in others {
-            match self.extent(world, &other) {
+        for other in self.listening.beside.clone().iter() {
+            let in_time = other.id != early.by && other.end.window().sent <= early.done;
+            if !in_time || world.is_ahead(other.id) {
+                continue;
+            }
+            match self.extent(world, other) {
                 None => return false,
                 Some(extent) if !extent.writes || is_hidden => {}
-                Some(_) => match self.spot(world, &other) {
+                Some(_) => match self.spot(world, other) {
                     Some(spot) if spot.misses(&early.looked) => {}
                     Some(_) if rivals.len() < RIVALS_MAX && matches!(other.end, End::Committed(_)) => {
-                        rivals.push(self.task(&other));
+                        rivals.push(self.task(other));
                     }
                     _ => return false,
                 },

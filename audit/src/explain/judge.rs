@@ -27,7 +27,7 @@ impl Explainer {
             self.remember_aborted(txn);
         }
         self.lay_out_sequences(txn, ahead);
-        self.listen(txn, ahead);
+        self.listen(txn);
         if self.worlds.len() > 1 && self.changes_more_than_rows(&task) {
             self.become_one();
         }

@@ -6,7 +6,7 @@ use crate::number;
 use crate::thrift::thrifty;
 use fastrand::Rng;
 use pgassay_audit::explain::limits::Limits;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// One statement of a client.
 pub trait Act: Clone {
@@ -85,7 +85,46 @@ pub struct Found {
     pub unknown: u64,
 }
 
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Found {
+            caught,
+            missed,
+            told,
+            unknown,
+        } = self;
+        write!(
+            f,
+            "{unknown} of {told} statements not fully checked, {caught} caught, {missed} missed"
+        )
+    }
+}
+
 impl Found {
+    /// Nobody is accused in a story in which all answers are right, with whatever limits.
+    pub fn tell_right(&mut self, seed: u64, right: &str, rng: &Rng) {
+        for limits in [Limits::default(), thrifty(&mut rng.clone())] {
+            let (verdict, summary) = audit_within(records(right), limits);
+            let rules: Vec<&String> = summary.violations.iter().map(|v| &v.rule).collect();
+            assert!(
+                verdict != Verdict::Wrong,
+                "seed {seed} with {limits:?}: {rules:?}\n{right}"
+            );
+            if limits.worlds_max == Limits::default().worlds_max {
+                self.told += summary.statements;
+                self.unknown += summary.coverage.partial + summary.coverage.unchecked;
+            }
+        }
+    }
+
+    /// A story in which somebody lies, within the limits of `proof`.
+    pub fn tell_wrong(&mut self, wrong: &str, proof: Limits) {
+        match audit_within(records(wrong), proof).0 {
+            Verdict::Wrong => self.caught += 1,
+            _ => self.missed += 1,
+        }
+    }
+
     /// So many times the lies that were caught are more than so many times those that were missed, and so many times the
     /// statements that were not fully checked are fewer than all.
     pub fn assert_more(&self, caught_times: usize, missed_times: usize, unknown_times: u64) {
@@ -121,35 +160,12 @@ pub fn tell<A: Act>(
         let mut rng = Rng::with_seed(seed);
         let level = levels[rng.usize(0..levels.len())];
         let (right, _) = story::<A>(&mut rng.clone(), level, set_up(), None);
-        for limits in [Limits::default(), thrifty(&mut rng.clone())] {
-            let (verdict, summary) = audit_within(records(&right), limits);
-            let rules: Vec<&String> = summary.violations.iter().map(|v| &v.rule).collect();
-            assert!(
-                verdict != Verdict::Wrong,
-                "seed {seed} with {limits:?}: {rules:?}\n{right}"
-            );
-            if limits.worlds_max == Limits::default().worlds_max {
-                found.told += summary.statements;
-                found.unknown += summary.coverage.partial + summary.coverage.unchecked;
-            }
-        }
+        found.tell_right(seed, &right, &rng);
         let (wrong, lied) = story::<A>(&mut rng, level, set_up(), Some(lie));
-        if !lied {
-            continue;
-        }
-        match audit_within(records(&wrong), proof).0 {
-            Verdict::Wrong => found.caught += 1,
-            _ => found.missed += 1,
+        if lied {
+            found.tell_wrong(&wrong, proof);
         }
     }
-    let Found {
-        caught,
-        missed,
-        told,
-        unknown,
-    } = found;
-    println!(
-        "{cases} histories, {unknown} of {told} statements not fully checked, {caught} caught, {missed} missed"
-    );
+    println!("{cases} histories, {found}");
     found
 }
