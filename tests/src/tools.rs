@@ -72,12 +72,13 @@ fn changed(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|m| m.modified()).ok()
 }
 
-/// When anything below this was last changed; tests are not part of the program.
+/// When anything below this was last changed; tests and stories are not part of the program.
 fn newest(path: &Path) -> Option<SystemTime> {
     if !path.is_dir() {
         return changed(path);
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let parts = entries.map(|e| e.path()).filter(|p| !p.ends_with("tests"));
+    let is_part = |path: &PathBuf| !path.ends_with("tests") && !path.ends_with("testscripts");
+    let parts = entries.map(|e| e.path()).filter(is_part);
     parts.filter_map(|p| newest(&p)).max()
 }
