@@ -31,12 +31,22 @@ pub(super) fn same_row(a: Option<&Row>, b: Option<&Row>) -> bool {
     }
 }
 
+/// Who made a version, if that is not forgotten.
+fn writer(world: &World, version: &Version) -> Option<TxnId> {
+    world.order.get(version.commit).map(|commit| commit.txn.id)
+}
+
+/// The versions of a row in all worlds, if it is there in all of them.
+fn versions<'a>(worlds: &[&'a World], table: TableId, id: RowId) -> Option<Vec<(&'a World, &'a [Version])>> {
+    let of = |world: &&'a World| Some((*world, &chain(world, table, id)?.versions[..]));
+    worlds.iter().map(of).collect()
+}
+
 /// Whether a row has the same versions, made by the same transactions, in both.
 pub(super) fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> bool {
     fn versions(world: &World, table: TableId, id: RowId) -> &[Version] {
         chain(world, table, id).map_or(&[], |c| &c.versions)
     }
-    let writer = |world: &World, version: &Version| world.order.get(version.commit).map(|c| c.txn.id);
     let (mine, theirs) = (versions(a, table, id), versions(b, table, id));
     mine.len() == theirs.len()
         && mine
@@ -287,13 +297,8 @@ struct Before {
 impl Before {
     /// `None` if the newest version is not the same, or the row was not always there.
     fn of(worlds: &[&World], table: TableId, id: RowId) -> Option<Before> {
-        let chains: Option<Vec<(&World, &[Version])>> = worlds
-            .iter()
-            .map(|world| Some((*world, &chain(world, table, id)?.versions[..])))
-            .collect();
-        let chains = chains?;
+        let chains = versions(worlds, table, id)?;
         let &(first, mine) = chains.first()?;
-        let writer = |world: &World, version: &Version| world.order.get(version.commit).map(|c| c.txn.id);
         let state = |v: &Version| (v.rewrite, v.since, v.vague, v.perhaps);
         let last = chains.iter().map(|(world, theirs)| {
             let pairs = mine.iter().rev().zip(theirs.iter().rev());
@@ -348,11 +353,7 @@ pub type Answered = Vec<(TxnId, usize)>;
 
 /// What all versions of a row have in common in all worlds, if it was there all the time.
 fn always(worlds: &[&World], table: TableId, id: RowId) -> Option<Row> {
-    let chains: Option<Vec<_>> = worlds
-        .iter()
-        .map(|world| Some((*world, &chain(world, table, id)?.versions[..])))
-        .collect();
-    common(chains?.into_iter(), table)
+    common(versions(worlds, table, id)?.into_iter(), table)
 }
 
 /// The same, of some of its versions.

@@ -652,7 +652,7 @@ impl Explainer {
             // Nobody asks how it was: then it need not be known.
             self.apart = 0;
             if self.called_at >= horizon || !is_held {
-                // What a routine wrote is seldom told by any answer: more of it is kept.
+                // Nothing waits for it to be known; and what a routine wrote is seldom told by any answer: half is kept.
                 let half = self.worlds.len() / 2;
                 merge::thin(&mut self.worlds, half, self.busy_until);
                 self.alone();

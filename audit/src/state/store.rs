@@ -174,24 +174,22 @@ impl Table {
         let Some(at) = self.chain(id).and_then(place) else {
             return false;
         };
-        let chain = self.chains.get_mut(id.0 as usize);
-        if let Some(row) = &version.row {
-            for index in self.indexes.get_mut() {
-                index.add(row, id);
-            }
-        }
-        chain.versions.insert(at, version);
+        self.push_at(id, at, version);
         true
     }
 
     /// Puts a version below all that are known of a row.
     pub fn push_below(&mut self, id: RowId, version: Version) {
+        self.push_at(id, 0, version);
+    }
+
+    fn push_at(&mut self, id: RowId, at: usize, version: Version) {
         if let Some(row) = &version.row {
             for index in self.indexes.get_mut() {
                 index.add(row, id);
             }
         }
-        self.chains.get_mut(id.0 as usize).versions.insert(0, version);
+        self.chains.get_mut(id.0 as usize).versions.insert(at, version);
     }
 
     /// Rows that a snapshot taken at `sent` could not find here, although they may have been there.

@@ -87,16 +87,13 @@ pub struct Found {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Found {
-            caught,
-            missed,
-            told,
-            unknown,
-        } = self;
+        let (caught, missed) = (self.caught, self.missed);
         write!(
             f,
-            "{unknown} of {told} statements not fully checked, {caught} caught, {missed} missed"
-        )
+            "{} of {} statements not fully checked, ",
+            self.unknown, self.told
+        )?;
+        write!(f, "{caught} caught, {missed} missed")
     }
 }
 
