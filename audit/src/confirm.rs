@@ -18,12 +18,16 @@ use crate::points::CommitId;
 use crate::points::order::Commit;
 use crate::reference::base::{Base, Delta};
 use crate::reference::{Case, Decision, Member, Work, points, serial};
+use crate::slice::Slice;
 use crate::trace::Nanos;
 use pgassay_rules::Level;
+use std::sync::Arc;
 
 /// Members beyond which a case is not decided.
 const POINTS_MEMBERS_MAX: usize = 14;
 const SERIAL_MEMBERS_MAX: usize = 10;
+/// The same, where they are cut down to one row.
+const CUT_MEMBERS_MAX: usize = 24;
 
 /// The first commit of a trace: while it is open, none has been forgotten.
 const FIRST: CommitId = CommitId(1);
@@ -91,20 +95,34 @@ pub fn suspect(
         world,
         explainer,
         work,
+        slice: None,
     };
-    let confirmed = place.close(members, members_max, decide);
+    let confirmed = place.close(members.clone(), members_max, decide);
     // What others saw may rule an explanation out.
-    let Confirmed::Explained { members, delta } = confirmed else {
-        return confirmed;
+    let (members, delta) = match confirmed {
+        Confirmed::Explained { members, delta } => (members, delta),
+        Confirmed::Unknown("story_too_large" | "story_too_long") if others.is_empty() => {
+            let cut = place.close_cut(suspect, &members[0]);
+            return cut.unwrap_or(confirmed);
+        }
+        _ => return confirmed,
     };
-    let witnessed = with_witnesses(&members, world);
-    if witnessed.len() == members.len() || witnessed.len() > members_max {
-        return Confirmed::Explained { members, delta };
+    let with_deciders = with_witnesses(&members, world, |commit| &commit.deciders);
+    let with_all = with_witnesses(&with_deciders, world, |commit| &commit.witnesses);
+    let mut explained = Confirmed::Explained { members, delta };
+    for witnessed in [with_deciders, with_all] {
+        let Confirmed::Explained { members, .. } = &explained else {
+            break;
+        };
+        if witnessed.len() <= members.len() || witnessed.len() > members_max {
+            continue;
+        }
+        match place.close(witnessed, members_max, decide) {
+            Confirmed::Unknown(_) => {}
+            decided => explained = decided,
+        }
     }
-    match place.close(witnessed, members_max, decide) {
-        Confirmed::Unknown(_) => Confirmed::Explained { members, delta },
-        decided => decided,
-    }
+    explained
 }
 
 fn has_committed(member: &Member) -> bool {
@@ -112,13 +130,13 @@ fn has_committed(member: &Member) -> bool {
 }
 
 /// The members, and everybody who said something about when their commits became visible.
-fn with_witnesses(members: &[Member], world: &World) -> Vec<Member> {
+fn with_witnesses(members: &[Member], world: &World, of: impl Fn(&Commit) -> &[Arc<Member>]) -> Vec<Member> {
     let mut all = members.to_vec();
     for member in members {
         let Some(commit) = member.commit.and_then(|id| world.order.get(id)) else {
             continue;
         };
-        for witness in &commit.witnesses {
+        for witness in of(commit) {
             if !all.iter().any(|m| m.txn.id == witness.txn.id) {
                 all.push((**witness).clone());
             }
@@ -149,6 +167,7 @@ pub fn cycle(
         world: explainer.world(),
         explainer,
         work,
+        slice: None,
     };
     let confirmed = place.close(members, SERIAL_MEMBERS_MAX, |case| {
         serial::decide(case, real_time)
@@ -171,6 +190,8 @@ struct Place<'a> {
     world: &'a World,
     explainer: &'a Explainer,
     work: &'a Work,
+    /// The row to which everybody who joins is cut down.
+    slice: Option<Slice<'a>>,
 }
 
 impl Place<'_> {
@@ -220,6 +241,7 @@ impl Place<'_> {
             world,
             explainer,
             work,
+            ..
         } = self;
         loop {
             // A snapshot that may be older than its statement may have seen any state since the trace began; those that
@@ -273,9 +295,44 @@ impl Place<'_> {
                 let Some(commit) = world.order.get(id) else {
                     return Confirmed::Unknown("story_forgotten");
                 };
-                members.push(self.writer(id, commit));
+                let writer = self.writer(id, commit);
+                match &self.slice {
+                    None => members.push(writer),
+                    Some(slice) => match slice.cut(&writer) {
+                        Some((writer, _)) => members.push(writer),
+                        None => return Confirmed::Unknown("story_too_large"),
+                    },
+                }
             }
         }
+    }
+
+    /// Decides a suspect and those who wrote the row that it is wrong about, without all else that they did. `None` unless
+    /// that is impossible already.
+    fn close_cut(&self, suspect: &Suspect, member: &Member) -> Option<Confirmed> {
+        let slice = Slice::of(suspect, member, self.world, self.explainer)?;
+        let (cut, kept) = slice.cut(member)?;
+        let place = Place {
+            slice: Some(slice),
+            ..*self
+        };
+        let confirmed = place.close(vec![cut], CUT_MEMBERS_MAX, points::decide);
+        let Confirmed::Impossible { members, differences } = confirmed else {
+            return None;
+        };
+        // It is told of them as they were.
+        let whole = members[1..].iter().map(|cut| {
+            let id = cut.commit?;
+            Some(self.writer(id, self.world.order.get(id)?))
+        });
+        let whole: Option<Vec<Member>> = std::iter::once(Some(member.clone())).chain(whole).collect();
+        let own = differences.into_iter().filter(|(at, _, _)| *at == 0);
+        Some(Confirmed::Impossible {
+            members: whole?,
+            differences: own
+                .map(|(at, step, difference)| (at, kept[step], difference))
+                .collect(),
+        })
     }
 
     fn writer(&self, id: CommitId, commit: &Commit) -> Member {

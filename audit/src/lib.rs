@@ -23,6 +23,7 @@ pub mod certify;
 pub mod exclude;
 pub mod reference;
 pub mod classify;
+pub mod slice;
 pub mod confirm;
 pub mod relate;
 pub mod ground;

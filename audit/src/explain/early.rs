@@ -25,7 +25,7 @@ use super::place::Task;
 use super::run::{self, Attempt, is_guessed};
 use super::spot::Spot;
 use super::world::World;
-use super::{Ahead, Explainer, merge};
+use super::{Ahead, Explainer, merge, witness};
 use crate::assemble::{End, Step, Transaction, UnderWay};
 use crate::control::Control;
 use crate::interpret::Heed;
@@ -345,7 +345,10 @@ impl Explainer {
             let contradicted: Vec<bool> = contradicted.collect();
             if contradicted.contains(&false) && contradicted.contains(&true) {
                 let mut contradicted = contradicted.into_iter();
-                worlds.retain(|_| contradicted.next() == Some(false));
+                let mut gone: Vec<T> = worlds
+                    .extract_if(.., |_| contradicted.next() == Some(true))
+                    .collect();
+                witness::testify_early(early.by, worlds, &mut gone);
             }
         }
     }

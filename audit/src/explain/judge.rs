@@ -10,7 +10,7 @@ use super::budget::Budget;
 use super::place::{Placement, Task, Under, wrote_nothing};
 use super::run::Attempt;
 use super::world::{Explained, World};
-use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw};
+use super::{Accusation, Ahead, Explainer, Fate, Suspect, draw, witness};
 use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::Difference;
@@ -191,6 +191,8 @@ impl Explainer {
         let fate = fate.or(undecided.map(|attempt| Fate::Unknown(Box::new(attempt), "too_many_orders")));
         if let Some(fate) = fate {
             // Another world may explain it: these are not what happened.
+            let gone: Vec<World> = refuted.into_iter().map(|(world, ..)| world).collect();
+            witness::testify(task, kept, &gone);
             return fate;
         }
         // Whoever was on the way may come before it, whatever it wrote and whenever it had ended.

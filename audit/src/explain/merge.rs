@@ -55,6 +55,14 @@ pub(super) fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> boo
             .all(|(x, y)| writer(a, x) == writer(b, y) && same_row(x.row.as_ref(), y.row.as_ref()))
 }
 
+/// Those who wrote the rows in which two worlds differ, as far as the first one remembers them.
+pub(super) fn writers_apart(world: &World, other: &World) -> Vec<TxnId> {
+    let differ = touched(world, other).filter(|(table, id)| !same_chain(world, other, *table, *id));
+    let chains = differ.filter_map(|(table, id)| chain(world, table, id));
+    let versions = chains.flat_map(|chain| &chain.versions);
+    versions.filter_map(|version| writer(world, version)).collect()
+}
+
 fn touched<'a>(a: &'a World, b: &'a World) -> impl Iterator<Item = (TableId, RowId)> + 'a {
     a.changed.union(&b.changed).copied()
 }

@@ -33,6 +33,7 @@ pub mod solved;
 pub mod rows;
 pub mod merge;
 pub mod early;
+pub mod witness;
 pub mod judge;
 pub mod wait;
 pub mod reread;
@@ -230,6 +231,7 @@ impl Explainer {
         world.store.lose_everything_to_unseen(until);
         world.ahead.clear();
         world.slipped.clear();
+        world.deciding.clear();
         world.waiting.clear();
         world.shared.clear();
         world.uncertified.clear();

@@ -430,6 +430,7 @@ impl Explainer {
                 world.order.precede(before, own);
             }
         }
+        world.take_witness(task);
         let explained = Arc::new(Explained {
             txn: task.txn.clone(),
             commit,

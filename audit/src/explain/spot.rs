@@ -21,7 +21,7 @@ use crate::state::view::has_key;
 use crate::state::{Catalog, Row, TableId};
 use crate::trace::Outcome;
 use crate::value::Value;
-use crate::value::compare::total_order;
+use crate::value::compare::{same_cells, total_order};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -44,12 +44,7 @@ struct Place {
 }
 
 impl Spot {
-    pub(super) fn of(
-        task: &Task,
-        footprint: &Footprint,
-        catalog: &Catalog,
-        planner: &Planner,
-    ) -> Option<Spot> {
+    pub fn of(task: &Task, footprint: &Footprint, catalog: &Catalog, planner: &Planner) -> Option<Spot> {
         if task.txn.vague || footprint.beyond_rows {
             return None;
         }
@@ -90,6 +85,11 @@ impl Spot {
     pub fn may_be_at(&self, table: TableId, row: &Row) -> bool {
         let mut places = self.places.iter().filter(|place| place.table == table);
         places.any(|place| !place.is_none(row))
+    }
+
+    /// Whether both are about one row, and the same.
+    pub fn is_at(&self, other: &Spot) -> bool {
+        matches!((&*self.places, &*other.places), ([mine], [theirs]) if mine.is_certainly_at(theirs))
     }
 
     /// Whether two are about different rows.
@@ -172,6 +172,10 @@ impl Place {
 
     fn is_at(&self, other: &Place) -> bool {
         self.table == other.table && self.columns == other.columns && !differ(&self.key, &other.key)
+    }
+
+    fn is_certainly_at(&self, other: &Place) -> bool {
+        self.table == other.table && self.columns == other.columns && same_cells(&self.key, &other.key)
     }
 
     fn is_beside(&self, other: &Place) -> bool {

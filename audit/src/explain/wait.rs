@@ -6,7 +6,7 @@ use super::budget::Budget;
 use super::place::Task;
 use super::session::SessionState;
 use super::world::{Explained, World};
-use super::{Accusation, Explainer, Fate, Suspect};
+use super::{Accusation, Explainer, Fate, Suspect, witness};
 use crate::assemble::{End, Transaction};
 use crate::points::CommitId;
 use crate::sequence::{Key, key_of};
@@ -160,15 +160,18 @@ impl Explainer {
                 }))
             }
         };
+        let mut gone = Vec::new();
         for (mut world, _, step) in refuted {
             let own = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
             // What had to be guessed refutes nothing.
             let is_guess = self.doubts_guess(&mut world, &task, step);
             let is_open = world.may_be_otherwise(&task.txn, &own) || self.is_otherwise(&world, &task);
-            if kept.is_empty() || is_guess || is_open {
-                kept.push(world);
+            match kept.is_empty() || is_guess || is_open {
+                true => kept.push(world),
+                false => gone.push(world),
             }
         }
+        witness::testify(&task, &mut kept, &gone);
         self.worlds = kept;
         fate
     }

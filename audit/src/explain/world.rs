@@ -13,6 +13,7 @@ use super::footprint::Footprint;
 use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
 use super::spot::Spot;
+use super::witness::Deciding;
 use crate::assemble::Transaction;
 use crate::interpret::{Heed, Touch};
 use crate::points::choose::Decision;
@@ -131,6 +132,8 @@ pub struct World {
     pub answered: Vec<(TxnId, usize)>,
     /// Answers to them that are explained here, and with which versions of their rows.
     pub heard: Vec<(TxnId, usize, (usize, u64))>,
+    /// Who of those still to come has told this one from others.
+    pub deciding: Vec<Deciding>,
     /// Readers whose answers nothing explains yet.
     pub waiting: Vec<TxnId>,
     /// Writers whose place among others could not be told: what they write is unknown.
@@ -157,6 +160,7 @@ impl World {
             slipped: Vec::new(),
             answered: Vec::new(),
             heard: Vec::new(),
+            deciding: Vec::new(),
             waiting: Vec::new(),
             blended: Vec::new(),
             shared: FxHashMap::default(),
@@ -214,6 +218,10 @@ impl World {
                 self.slipped.push(slipped.clone());
             }
         }
+        other
+            .deciding
+            .iter()
+            .for_each(|deciding| self.expect_witness(*deciding));
         for (table, own) in &mut self.store.tables {
             if let Some(theirs) = other.store.tables.get(table) {
                 own.share_doubts(theirs);
@@ -759,7 +767,9 @@ impl World {
         let mut settled = Vec::new();
         self.order
             .settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
-        let below = self.order.settled();
+        let (below, order) = (self.order.settled(), &self.order);
+        self.deciding
+            .retain(|deciding| order.iter().any(|(_, commit)| commit.txn.id == deciding.about));
         for (table, id) in settled {
             self.store.prune(table, id, below);
         }

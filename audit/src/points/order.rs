@@ -41,6 +41,8 @@ pub struct Commit {
     pub rows: Vec<(TableId, RowId)>,
     /// Transactions whose answers say something about where its point lies.
     pub witnesses: Vec<Arc<Member>>,
+    /// Transactions whose answers have decided between orders of this one and others.
+    pub deciders: Vec<Arc<Member>>,
     /// Commits known to come later although the windows overlap.
     after: SmallVec<[CommitId; 2]>,
 }
@@ -54,11 +56,11 @@ impl Commit {
         let bounds = (self.observed.sent, self.observed.done);
         (self.lo, self.hi) == bounds && self.after.is_empty() && self.witnesses.is_empty()
     }
+}
 
-    fn hear(&mut self, witness: &Arc<Member>) {
-        if self.witnesses.len() < WITNESSES_MAX && !self.witnesses.iter().any(|w| Arc::ptr_eq(w, witness)) {
-            self.witnesses.push(witness.clone());
-        }
+fn hear(witnesses: &mut Vec<Arc<Member>>, witness: &Arc<Member>) {
+    if witnesses.len() < WITNESSES_MAX && !witnesses.iter().any(|w| w.txn.id == witness.txn.id) {
+        witnesses.push(witness.clone());
     }
 }
 
@@ -96,6 +98,7 @@ impl Order {
             txn,
             rows,
             witnesses: Vec::new(),
+            deciders: Vec::new(),
             after: SmallVec::new(),
         }));
         id
@@ -113,6 +116,7 @@ impl Order {
                 txn: c.txn.clone(),
                 rows: Vec::new(),
                 witnesses: Vec::new(),
+                deciders: Vec::new(),
                 after: SmallVec::new(),
             }));
         }
@@ -172,13 +176,10 @@ impl Order {
         CommitId(self.first + self.open.len() as u64)
     }
 
-    /// `before` wrote a row that `next`, which is about to be pushed, overwrote.
-    pub fn remember(&mut self, before: CommitId, next: CommitId) {
-        if let Some(commit) = self.get_mut(before)
-            && !commit.maybe
-            && !commit.after.contains(&next)
-        {
-            commit.after.push(next);
+    /// `before` wrote a row that `next` overwrote.
+    pub fn overwrite(&mut self, before: CommitId, next: CommitId) {
+        if self.get(before).is_some_and(|commit| !commit.maybe) {
+            self.precede(before, next);
         }
     }
 
@@ -265,7 +266,7 @@ impl Order {
     /// A snapshot taken at or before `done` saw it.
     pub fn seen_by(&mut self, id: CommitId, done: Nanos, witness: &Arc<Member>) {
         if let Some(commit) = self.get_mut(id) {
-            commit.hear(witness);
+            hear(&mut commit.witnesses, witness);
             commit.hi = commit.hi.min(done);
             commit.maybe = false;
         }
@@ -274,8 +275,15 @@ impl Order {
     /// A snapshot taken at or after `sent` did not see it.
     pub fn unseen_by(&mut self, id: CommitId, sent: Nanos, witness: &Arc<Member>) {
         if let Some(commit) = self.get_mut(id) {
-            commit.hear(witness);
+            hear(&mut commit.witnesses, witness);
             commit.lo = commit.lo.max(sent);
+        }
+    }
+
+    /// Somebody's answers have decided between orders of this commit and others.
+    pub fn decided_by(&mut self, id: CommitId, witness: &Arc<Member>) {
+        if let Some(commit) = self.get_mut(id) {
+            hear(&mut commit.deciders, witness);
         }
     }
 

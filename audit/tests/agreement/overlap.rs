@@ -6,6 +6,7 @@ use crate::number;
 use crate::thrift::thrifty;
 use fastrand::Rng;
 use pgassay_audit::explain::limits::Limits;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 /// One statement of a client.
@@ -83,6 +84,8 @@ pub struct Found {
     pub missed: usize,
     pub told: u64,
     pub unknown: u64,
+    /// What was not known in the stories in which a lie was missed.
+    why: BTreeMap<String, u64>,
 }
 
 impl fmt::Display for Found {
@@ -93,7 +96,7 @@ impl fmt::Display for Found {
             "{} of {} statements not fully checked, ",
             self.unknown, self.told
         )?;
-        write!(f, "{caught} caught, {missed} missed")
+        write!(f, "{caught} caught, {missed} missed {:?}", self.why)
     }
 }
 
@@ -116,9 +119,14 @@ impl Found {
 
     /// A story in which somebody lies, within the limits of `proof`.
     pub fn tell_wrong(&mut self, wrong: &str, proof: Limits) {
-        match audit_within(records(wrong), proof).0 {
-            Verdict::Wrong => self.caught += 1,
-            _ => self.missed += 1,
+        let (verdict, summary) = audit_within(records(wrong), proof);
+        if verdict == Verdict::Wrong {
+            self.caught += 1;
+            return;
+        }
+        self.missed += 1;
+        for (reason, times) in summary.coverage.reasons {
+            *self.why.entry(reason).or_default() += times;
         }
     }
 
@@ -130,6 +138,7 @@ impl Found {
             missed,
             told,
             unknown,
+            ..
         } = self;
         assert!(
             caught * caught_times > missed * missed_times,
