@@ -75,7 +75,6 @@ fn names(world: &World) -> BTreeSet<TxnId> {
 fn same_duties(a: &World, b: &World) -> bool {
     a.waiting == b.waiting
         && a.blended == b.blended
-        && a.shared == b.shared
         && a.ahead.len() == b.ahead.len()
         && a.ahead.iter().all(|e| b.is_ahead(e.txn.id))
         && same_tables(a, b)

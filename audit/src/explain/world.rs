@@ -99,6 +99,22 @@ impl Slipped {
     }
 }
 
+/// Where the place lies of a writer that does the same as others.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    window: Window,
+    /// Where its own commit lies.
+    own: Window,
+}
+
+impl Shared {
+    /// It may lie in either of two.
+    fn or(self, other: Option<&Shared>) -> Shared {
+        let window = self.window.hull(other.map_or(self.own, |other| other.window));
+        Shared { window, ..self }
+    }
+}
+
 /// Where somebody wrote.
 #[derive(Clone)]
 pub enum Wrote {
@@ -140,7 +156,7 @@ pub struct World {
     pub blended: Vec<TxnId>,
     /// Where the places of writers lie that do the same as others at the same time: nobody can tell them apart, so
     /// they have shared out their windows, the earlier place the earlier bounds.
-    pub shared: FxHashMap<TxnId, Window>,
+    pub shared: FxHashMap<TxnId, Shared>,
     /// Writers that were taken in one order of several, by their ids.
     pub taken: Vec<Taken>,
     /// What the certifier has not seen yet.
@@ -218,6 +234,16 @@ impl World {
                 self.slipped.push(slipped.clone());
             }
         }
+        for (txn, theirs) in &other.shared {
+            self.shared.entry(*txn).or_insert(Shared {
+                window: theirs.own,
+                ..*theirs
+            });
+        }
+        for (txn, shared) in &mut self.shared {
+            *shared = shared.or(other.shared.get(txn));
+        }
+        self.order.widen(&other.order);
         other
             .deciding
             .iter()
@@ -467,10 +493,10 @@ impl World {
         {
             self.changed.extend(made.rows.iter().copied());
         }
-        if let Some(window) = self.shared.remove(&txn.id)
+        if let Some(shared) = self.shared.remove(&txn.id)
             && let Some(commit) = commit
         {
-            self.order.lies_in(commit, window);
+            self.order.lies_in(commit, shared.window);
         }
         if let Some(at) = self.blended.iter().position(|b| *b == txn.id) {
             self.blended.remove(at);
@@ -483,12 +509,17 @@ impl World {
     /// either window ends, the second no earlier than either begins.
     pub fn share_windows(&mut self, first: &Transaction, alike: &[Arc<Transaction>]) {
         for next in alike {
-            let window = |txn: &Transaction| *self.shared.get(&txn.id).unwrap_or(&txn.end.window());
+            let window = |txn: &Transaction| {
+                let shared = self.shared.get(&txn.id);
+                shared.map_or(txn.end.window(), |shared| shared.window)
+            };
             let (a, b) = (window(first), window(next));
             let earlier = Window::new(a.sent.min(b.sent), a.done.min(b.done));
             let later = Window::new(a.sent.max(b.sent), a.done.max(b.done));
-            self.shared.insert(first.id, earlier);
-            self.shared.insert(next.id, later);
+            for (txn, window) in [(first, earlier), (&**next, later)] {
+                let own = txn.end.window();
+                self.shared.insert(txn.id, Shared { window, own });
+            }
         }
     }
 

@@ -134,6 +134,32 @@ impl Order {
         }
     }
 
+    /// Every commit lies where it may lie here, or where it may lie in another order of the same commits.
+    pub fn widen(&mut self, other: &Order) {
+        let is_moved = |commit: &Commit| commit.observed != commit.txn.end.window();
+        let of = |order: &Order| {
+            let moved = order.iter().filter(|(_, commit)| is_moved(commit));
+            moved.map(|(_, commit)| commit.txn.id).collect::<Vec<_>>()
+        };
+        let mut moved = of(self);
+        moved.extend(of(other));
+        for txn in moved {
+            let find = |order: &Order| {
+                let found = order.iter().find(|(_, commit)| commit.txn.id == txn);
+                found.map(|(id, commit)| (id, commit.observed, commit.lo, commit.hi))
+            };
+            let (Some((id, observed, ..)), Some((_, theirs, lo, hi))) = (find(self), find(other)) else {
+                continue;
+            };
+            if observed != theirs
+                && let Some(commit) = self.get_mut(id)
+            {
+                commit.observed = observed.hull(theirs);
+                (commit.lo, commit.hi) = (commit.lo.min(lo), commit.hi.max(hi));
+            }
+        }
+    }
+
     /// Whether both know the same of the same commits, whatever their ids.
     pub fn same_facts(&self, other: &Order) -> bool {
         let name = |order: &Order, id: CommitId| order.get(id).map(|c| c.txn.id);

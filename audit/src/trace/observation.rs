@@ -322,4 +322,9 @@ impl Window {
     pub fn overlaps(self, other: Window) -> bool {
         !self.is_before(other) && !other.is_before(self)
     }
+
+    /// The smallest window that has both in it.
+    pub fn hull(self, other: Window) -> Window {
+        Window::new(self.sent.min(other.sent), self.done.max(other.done))
+    }
 }
