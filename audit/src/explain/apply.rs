@@ -55,7 +55,6 @@ pub fn apply(
         });
     }
     let mut rows: Vec<(TableId, RowId)> = Vec::new();
-    let mut overwritten: Vec<CommitId> = Vec::new();
     // The id is fixed before the versions are made; the rows are handed over afterwards.
     let commit = order.next_id();
     for (table, own) in &overlay.tables {
@@ -100,7 +99,9 @@ pub fn apply(
                 continue;
             };
             let before = chain.versions.last().filter(|v| !v.perhaps && !replaced.perhaps);
-            overwritten.extend(before.map(|v| v.commit));
+            if let Some(before) = before.map(|v| v.commit) {
+                order.remember(before, commit);
+            }
             let version = Version {
                 perhaps: replaced.perhaps,
                 ..Version::new(commit, replaced.row.clone())
@@ -120,15 +121,12 @@ pub fn apply(
             }
         }
         for (nth, row) in own.inserted.values().enumerate() {
-            let entered = entry.enter(store, births, &mut overwritten, (txn.id, nth), row);
+            let entered = entry.enter(store, order, births, (txn.id, nth), row);
             rows.extend(entered.map(|id| (*table, id)));
         }
     }
     let made = order.push(window.sent, window.done, false, txn.clone(), rows);
     debug_assert_eq!(made, commit);
-    for before in overwritten {
-        order.overwrite(before, commit);
-    }
     Some(commit)
 }
 
@@ -148,8 +146,8 @@ impl Entry {
     fn enter(
         &self,
         store: &mut Store,
+        order: &mut Order,
         births: &mut Births,
-        overwritten: &mut Vec<CommitId>,
         nth: (TxnId, usize),
         row: &Row,
     ) -> Option<RowId> {
@@ -196,7 +194,9 @@ impl Entry {
         match last(store) {
             // In this world it had been there before, and was deleted.
             Some(before) => {
-                overwritten.extend(Some(before).filter(|before| *before != self.commit));
+                if before != self.commit {
+                    order.remember(before, self.commit);
+                }
                 store.push(table, id, made);
             }
             None => store.insert(table, id, made),

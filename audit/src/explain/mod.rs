@@ -232,6 +232,7 @@ impl Explainer {
         world.ahead.clear();
         world.slipped.clear();
         world.deciding.clear();
+        world.firsts.clear();
         world.waiting.clear();
         world.shared.clear();
         world.uncertified.clear();

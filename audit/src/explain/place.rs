@@ -283,6 +283,9 @@ impl Explainer {
             let mut world = world.clone();
             world.share_windows(&task.txn, &alike);
             world.slipped.extend(slipped.iter().cloned());
+            world
+                .firsts
+                .extend(rivals.iter().map(|rival| (task.txn.id, rival.txn.id)));
             placed.push(self.adopt(world, task, way));
         }
         // One of them is the first: before it comes none of the others.

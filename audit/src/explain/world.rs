@@ -150,6 +150,8 @@ pub struct World {
     pub heard: Vec<(TxnId, usize, (usize, u64))>,
     /// Who of those still to come has told this one from others.
     pub deciding: Vec<Deciding>,
+    /// Writers that came before others whose turn is still to come: there are other worlds for the other orders.
+    pub firsts: Vec<(TxnId, TxnId)>,
     /// Readers whose answers nothing explains yet.
     pub waiting: Vec<TxnId>,
     /// Writers whose place among others could not be told: what they write is unknown.
@@ -177,6 +179,7 @@ impl World {
             answered: Vec::new(),
             heard: Vec::new(),
             deciding: Vec::new(),
+            firsts: Vec::new(),
             waiting: Vec::new(),
             blended: Vec::new(),
             shared: FxHashMap::default(),
@@ -234,6 +237,7 @@ impl World {
                 self.slipped.push(slipped.clone());
             }
         }
+        self.firsts.retain(|pair| other.firsts.contains(pair));
         for (txn, theirs) in &other.shared {
             self.shared.entry(*txn).or_insert(Shared {
                 window: theirs.own,
@@ -304,6 +308,8 @@ impl World {
         let is_own = |slipped: &Slipped| slipped.writer.txn.id == txn;
         let last = self.slipped.iter().rev().find(|slipped| is_own(slipped))?.clone();
         let mut world = self.clone();
+        let over = self.slipped.iter().filter(|slipped| is_own(slipped));
+        self.firsts.extend(over.map(|slipped| (slipped.under, txn)));
         self.slipped.retain(|slipped| !is_own(slipped));
         world.slipped.retain(|slipped| !slipped.is(&last));
         let others = world.slipped.iter_mut().filter(|slipped| is_own(slipped));
@@ -497,6 +503,16 @@ impl World {
             && let Some(commit) = commit
         {
             self.order.lies_in(commit, shared.window);
+        }
+        let firsts: Vec<TxnId> = self
+            .firsts
+            .extract_if(.., |(_, next)| *next == txn.id)
+            .map(|(first, _)| first)
+            .collect();
+        for first in firsts {
+            if let (Some(first), Some(next)) = (self.commit_by(first), commit) {
+                self.order.precede(first, next);
+            }
         }
         if let Some(at) = self.blended.iter().position(|b| *b == txn.id) {
             self.blended.remove(at);
@@ -799,6 +815,8 @@ impl World {
         self.order
             .settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
         let (below, order) = (self.order.settled(), &self.order);
+        self.firsts
+            .retain(|(first, _)| order.iter().any(|(_, commit)| commit.txn.id == *first));
         self.deciding
             .retain(|deciding| order.iter().any(|(_, commit)| commit.txn.id == deciding.about));
         for (table, id) in settled {

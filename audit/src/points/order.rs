@@ -202,10 +202,13 @@ impl Order {
         CommitId(self.first + self.open.len() as u64)
     }
 
-    /// `before` wrote a row that `next` overwrote.
-    pub fn overwrite(&mut self, before: CommitId, next: CommitId) {
-        if self.get(before).is_some_and(|commit| !commit.maybe) {
-            self.precede(before, next);
+    /// `before` wrote a row that `next`, which is about to be pushed, overwrote.
+    pub fn remember(&mut self, before: CommitId, next: CommitId) {
+        if let Some(commit) = self.get_mut(before)
+            && !commit.maybe
+            && !commit.after.contains(&next)
+        {
+            commit.after.push(next);
         }
     }
 
@@ -276,12 +279,14 @@ impl Order {
         let (Some(from), Some(to)) = (self.get(a), self.get(b)) else {
             return;
         };
-        if from.hi < to.lo || from.after.contains(&b) {
+        if from.hi < to.lo {
             return;
         }
         let (lo, hi) = (from.lo, to.hi);
         if let Some(from) = self.get_mut(a) {
-            from.after.push(b);
+            if !from.after.contains(&b) {
+                from.after.push(b);
+            }
             from.hi = from.hi.min(hi);
         }
         if let Some(to) = self.get_mut(b) {
