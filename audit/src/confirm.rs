@@ -96,33 +96,31 @@ pub fn suspect(
         explainer,
         work,
         slice: None,
+        is_deep: false,
     };
-    let confirmed = place.close(members.clone(), members_max, decide);
-    // What others saw may rule an explanation out.
-    let (members, delta) = match confirmed {
-        Confirmed::Explained { members, delta } => (members, delta),
-        Confirmed::Unknown("story_too_large" | "story_too_long") if others.is_empty() => {
-            let cut = place.close_cut(suspect, &members[0]);
-            return cut.unwrap_or(confirmed);
-        }
-        _ => return confirmed,
-    };
-    let with_deciders = with_witnesses(&members, world, |commit| &commit.deciders);
-    let with_all = with_witnesses(&with_deciders, world, |commit| &commit.witnesses);
-    let mut explained = Confirmed::Explained { members, delta };
-    for witnessed in [with_deciders, with_all] {
-        let Confirmed::Explained { members, .. } = &explained else {
-            break;
-        };
-        if witnessed.len() <= members.len() || witnessed.len() > members_max {
-            continue;
-        }
-        match place.close(witnessed, members_max, decide) {
-            Confirmed::Unknown(_) => {}
-            decided => explained = decided,
-        }
+    let confirmed = place.weigh(members.clone(), members_max, decide);
+    if !others.is_empty() {
+        return confirmed;
     }
-    explained
+    match &confirmed {
+        Confirmed::Unknown("story_too_large" | "story_too_long") => {
+            place.close_cut(suspect, &members[0]).unwrap_or(confirmed)
+        }
+        // Whoever reads it asks for those who wrote at the same time as what was seen, or was not; and how it is known who
+        // came last.
+        Confirmed::Impossible { members, .. } => {
+            let deep = Place {
+                is_deep: true,
+                slice: None,
+                ..place
+            };
+            match deep.weigh(members.clone(), members_max, decide) {
+                deeper @ Confirmed::Impossible { .. } => deeper,
+                _ => confirmed,
+            }
+        }
+        _ => confirmed,
+    }
 }
 
 fn has_committed(member: &Member) -> bool {
@@ -168,8 +166,9 @@ pub fn cycle(
         explainer,
         work,
         slice: None,
+        is_deep: false,
     };
-    let confirmed = place.close(members, SERIAL_MEMBERS_MAX, |case| {
+    let confirmed = place.close(members, SERIAL_MEMBERS_MAX, &|case: &Case<'_>| {
         serial::decide(case, real_time)
     });
     match confirmed {
@@ -192,6 +191,8 @@ struct Place<'a> {
     work: &'a Work,
     /// The row to which everybody who joins is cut down.
     slice: Option<Slice<'a>>,
+    /// Those join, too, whose order is known by nothing but answers.
+    is_deep: bool,
 }
 
 impl Place<'_> {
@@ -230,12 +231,51 @@ impl Place<'_> {
         false
     }
 
+    /// Decides a case; where something explains it, also with those whose answers may rule that out.
+    fn weigh(
+        &self,
+        members: Vec<Member>,
+        members_max: usize,
+        decide: impl Fn(&Case<'_>) -> Decision,
+    ) -> Confirmed {
+        let mut confirmed = self.close(members, members_max, &decide);
+        let Confirmed::Explained { members, .. } = &confirmed else {
+            return confirmed;
+        };
+        let deciders = with_witnesses(members, self.world, |commit| &commit.deciders);
+        let all = with_witnesses(&deciders, self.world, |commit| &commit.witnesses);
+        // One will do, most of the time.
+        let one = deciders[members.len()..]
+            .iter()
+            .filter(|_| self.is_deep)
+            .map(|decider| {
+                let members = members.iter().chain([decider]);
+                members.cloned().collect()
+            });
+        let more: Vec<Vec<Member>> = one.chain([deciders.clone(), all]).collect();
+        for witnessed in more {
+            let Confirmed::Explained { members, .. } = &confirmed else {
+                break;
+            };
+            if witnessed.len() <= members.len() || witnessed.len() > members_max {
+                continue;
+            }
+            match self.close(witnessed, members_max, &decide) {
+                Confirmed::Unknown(_) => {}
+                // What one of them does not rule out another one may.
+                Confirmed::Explained { .. } if self.is_deep => {}
+                decided => confirmed = decided,
+            }
+        }
+        confirmed
+    }
+
     /// Decides a case together with everybody whose versions it stumbles upon.
     fn close(
         &self,
         mut members: Vec<Member>,
         members_max: usize,
-        decide: impl Fn(&Case<'_>) -> Decision,
+        decide: &impl Fn(&Case<'_>) -> Decision,
     ) -> Confirmed {
         let Place {
             world,
@@ -258,6 +298,7 @@ impl Place<'_> {
                 order: &world.order,
                 members: members.iter().filter_map(|m| m.commit).collect(),
                 start,
+                is_deep: self.is_deep,
                 strays: Default::default(),
             };
             let case = Case {
@@ -316,7 +357,7 @@ impl Place<'_> {
             slice: Some(slice),
             ..*self
         };
-        let confirmed = place.close(vec![cut], CUT_MEMBERS_MAX, points::decide);
+        let confirmed = place.close(vec![cut], CUT_MEMBERS_MAX, &points::decide);
         let Confirmed::Impossible { members, differences } = confirmed else {
             return None;
         };

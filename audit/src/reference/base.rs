@@ -3,6 +3,7 @@
 //! Always true: versions made by members of the case are not in the base; a version that is neither in
 //! the base nor made by a member is a *stray*: its writer belongs to the case, too.
 
+use crate::points::order::Commit;
 use crate::points::{CommitId, Order};
 use crate::state::overlay::{OWN, Overlay};
 use crate::state::store::{Chain, Store};
@@ -96,6 +97,8 @@ pub struct Base<'a> {
     pub order: &'a Order,
     pub members: Vec<CommitId>,
     pub start: Nanos,
+    /// Writers that had ended before `start` are members, too, where nothing but answers says which of them came last.
+    pub is_deep: bool,
     /// Commits that were stumbled upon and are not members.
     pub strays: RefCell<BTreeSet<CommitId>>,
 }
@@ -120,10 +123,22 @@ impl Base<'_> {
                 Some(commit) if commit.observed.done >= self.start => {
                     self.strays.borrow_mut().insert(version.commit);
                 }
+                Some(commit) if self.is_deep && self.has_rivals(chain, version.commit, commit) => {
+                    self.strays.borrow_mut().insert(version.commit);
+                }
                 _ => return version.row.as_ref(),
             }
         }
         None
+    }
+
+    /// Whether somebody else wrote a row at the same time as the last who is known to have written it.
+    fn has_rivals(&self, chain: &Chain, last: CommitId, commit: &Commit) -> bool {
+        let mut others = chain.versions.iter().filter(|version| version.commit != last);
+        others.any(|version| {
+            let other = self.order.get(version.commit);
+            other.is_some_and(|other| other.observed.overlaps(commit.observed))
+        })
     }
 }
 

@@ -148,6 +148,7 @@ fn decided(records: Vec<Record>, profile: &str, with_setup: bool) -> Verdict {
             order: &explainer.world().order,
             members: members.iter().filter_map(|m| m.commit).collect(),
             start,
+            is_deep: false,
             strays: Default::default(),
         };
         let decision = decider(&Case {
