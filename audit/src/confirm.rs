@@ -127,14 +127,16 @@ fn has_committed(member: &Member) -> bool {
     matches!(member.txn.end, End::Committed(_))
 }
 
-/// The members, and everybody who said something about when their commits became visible.
+/// The members, and everybody who said something about when their commits became visible. Whoever wrote something that is
+/// part of the settled state by now cannot be taken out of it any more.
 fn with_witnesses(members: &[Member], world: &World, of: impl Fn(&Commit) -> &[Arc<Member>]) -> Vec<Member> {
     let mut all = members.to_vec();
+    let is_open = |witness: &Member| witness.commit.is_none_or(|id| world.order.get(id).is_some());
     for member in members {
         let Some(commit) = member.commit.and_then(|id| world.order.get(id)) else {
             continue;
         };
-        for witness in of(commit) {
+        for witness in of(commit).iter().filter(|witness| is_open(witness)) {
             if !all.iter().any(|m| m.txn.id == witness.txn.id) {
                 all.push((**witness).clone());
             }
