@@ -21,6 +21,7 @@ use super::asked::Asked;
 use super::budget::Budget;
 use super::extent::is_plain;
 use super::footprint::Footprint;
+use super::merge::Named;
 use super::place::Task;
 use super::run::{self, Attempt, is_guessed};
 use super::spot::Spot;
@@ -35,7 +36,7 @@ use crate::trace::{Nanos, Outcome, SessionId, Status};
 use crate::value::Value;
 use crate::verdict::{Coverage, TxnId};
 use pgassay_rules::profile::{AbortedReads, ReadPoint, RealTime};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -308,14 +309,25 @@ impl Explainer {
                 None => return,
             }
         }
-        let asks = |pair: (&World, &World), table: TableId, row: &Row, until: Nanos| {
+        // Of each world once, though it is compared with all others.
+        let certain: RefCell<FxHashMap<(usize, TxnId, usize), bool>> = RefCell::default();
+        let asks = |pair: [Named<'_>; 2], table: TableId, row: &Row, until: Nanos| {
             let heard = self.foreseen.heard.values().flat_map(|heard| &heard.looks);
             let early = heard.filter(|look| look.sent <= until);
             let mut answered = Vec::new();
             for look in early.filter(|look| look.at.as_ref().is_none_or(|at| at.may_be_at(table, row))) {
                 let answer = look.answer.as_ref()?;
-                let is_right = |world| self.is_certain(world, &answer.task);
-                if !is_right(pair.0) || !is_right(pair.1) {
+                let is_right = |(world, name): Named<'_>| {
+                    let known = certain.borrow().get(&(name, answer.by, answer.step)).copied();
+                    known.unwrap_or_else(|| {
+                        let is_right = self.is_certain(world, &answer.task);
+                        certain
+                            .borrow_mut()
+                            .insert((name, answer.by, answer.step), is_right);
+                        is_right
+                    })
+                };
+                if !pair.into_iter().all(is_right) {
                     return None;
                 }
                 answered.push((answer.by, answer.step));

@@ -259,15 +259,17 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
 /// `None` if somebody is not.
 pub fn forget_unasked(
     worlds: &mut Vec<World>,
-    asks: impl Fn((&World, &World), TableId, &Row, Nanos) -> Option<Answered>,
+    asks: impl Fn([Named<'_>; 2], TableId, &Row, Nanos) -> Option<Answered>,
 ) {
+    // What has become of two is another one.
+    let (mut called, mut next): (Vec<usize>, usize) = ((0..worlds.len()).collect(), worlds.len());
     let mut at = 0;
     while at < worlds.len() {
         let mut other = at + 1;
         while other < worlds.len() {
-            let pair = (&worlds[at], &worlds[other]);
-            let is_certified = pair.0.uncertified.is_empty() && pair.1.uncertified.is_empty();
-            let pasts = match is_certified && same_duties(pair.0, pair.1) {
+            let pair = [(&worlds[at], called[at]), (&worlds[other], called[other])];
+            let is_certified = pair.iter().all(|(world, _)| world.uncertified.is_empty());
+            let pasts = match is_certified && same_duties(pair[0].0, pair[1].0) {
                 true => unasked(pair, &asks),
                 false => None,
             };
@@ -276,6 +278,9 @@ pub fn forget_unasked(
                 continue;
             };
             let gone = worlds.remove(other);
+            called.remove(other);
+            called[at] = next;
+            next += 1;
             let kept = &mut worlds[at];
             pasts.into_iter().for_each(|past| past.forget(kept));
             kept.answered.retain(|step| gone.answered.contains(step));
@@ -288,6 +293,9 @@ pub fn forget_unasked(
         at += 1;
     }
 }
+
+/// A world, and how it is called among others.
+pub type Named<'a> = (&'a World, usize);
 
 /// What a row was like before its last versions, which are the same in all worlds.
 struct Before {
@@ -342,13 +350,14 @@ impl Before {
 
 /// The rows in whose past two worlds differ, if they differ in nothing else and nobody asks for it.
 fn unasked(
-    pair: (&World, &World),
-    asks: &impl Fn((&World, &World), TableId, &Row, Nanos) -> Option<Answered>,
+    pair: [Named<'_>; 2],
+    asks: &impl Fn([Named<'_>; 2], TableId, &Row, Nanos) -> Option<Answered>,
 ) -> Option<(Vec<Before>, Answered)> {
-    let differ = touched(pair.0, pair.1).filter(|(table, id)| !same_chain(pair.0, pair.1, *table, *id));
+    let [one, other] = pair.map(|(world, _)| world);
+    let differ = touched(one, other).filter(|(table, id)| !same_chain(one, other, *table, *id));
     let (mut found, mut answered) = (Vec::new(), Answered::new());
     for (table, id) in differ {
-        let before = Before::of(&[pair.0, pair.1], table, id)?;
+        let before = Before::of(&[one, other], table, id)?;
         answered.extend(asks(pair, table, &before.row, before.until)?);
         found.push(before);
     }
