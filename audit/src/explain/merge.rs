@@ -57,14 +57,18 @@ pub(super) fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> boo
 
 /// Those who wrote the rows in which two worlds differ, as far as the first one remembers them.
 pub(super) fn writers_apart(world: &World, other: &World) -> Vec<TxnId> {
-    let differ = touched(world, other).filter(|(table, id)| !same_chain(world, other, *table, *id));
-    let chains = differ.filter_map(|(table, id)| chain(world, table, id));
+    let chains = differing(world, other).filter_map(|(table, id)| chain(world, table, id));
     let versions = chains.flat_map(|chain| &chain.versions);
     versions.filter_map(|version| writer(world, version)).collect()
 }
 
 fn touched<'a>(a: &'a World, b: &'a World) -> impl Iterator<Item = (TableId, RowId)> + 'a {
     a.changed.union(&b.changed).copied()
+}
+
+/// The rows that do not have the same versions in both.
+fn differing<'a>(a: &'a World, b: &'a World) -> impl Iterator<Item = (TableId, RowId)> + 'a {
+    touched(a, b).filter(|(table, id)| !same_chain(a, b, *table, *id))
 }
 
 fn names(world: &World) -> BTreeSet<TxnId> {
@@ -198,8 +202,7 @@ pub fn thin(worlds: &mut Vec<World>, most: usize, until: Nanos) {
 
 /// How much becomes unknown when two worlds become one.
 fn distance(a: &World, b: &World) -> usize {
-    let rows = touched(a, b).filter(|(table, id)| !same_chain(a, b, *table, *id));
-    let forgotten: usize = rows
+    let forgotten: usize = differing(a, b)
         .map(
             |(table, id)| match same_row(newest(a, table, id), newest(b, table, id)) {
                 true => 1,
@@ -235,9 +238,7 @@ fn blur(worlds: &mut Vec<World>, until: Nanos) {
             if same_duties(&worlds[at], &worlds[other]) && same_rows(&worlds[at], &worlds[other]) {
                 let gone = worlds.remove(other);
                 let kept = &mut worlds[at];
-                let rows: Vec<(TableId, RowId)> = touched(kept, &gone)
-                    .filter(|(table, id)| !same_chain(kept, &gone, *table, *id))
-                    .collect();
+                let rows: Vec<(TableId, RowId)> = differing(kept, &gone).collect();
                 for (table, id) in rows {
                     let past = Past::of(&[kept, &gone], table, id);
                     forget_past(kept, table, id, until, past);
@@ -354,9 +355,8 @@ fn unasked(
     asks: &impl Fn([Named<'_>; 2], TableId, &Row, Nanos) -> Option<Answered>,
 ) -> Option<(Vec<Before>, Answered)> {
     let [one, other] = pair.map(|(world, _)| world);
-    let differ = touched(one, other).filter(|(table, id)| !same_chain(one, other, *table, *id));
     let (mut found, mut answered) = (Vec::new(), Answered::new());
-    for (table, id) in differ {
+    for (table, id) in differing(one, other) {
         let before = Before::of(&[one, other], table, id)?;
         answered.extend(asks(pair, table, &before.row, before.until)?);
         found.push(before);
@@ -456,8 +456,7 @@ pub fn collapse(worlds: &mut Vec<World>, until: Nanos) {
     let mut blended: BTreeSet<TxnId> = first.blended.iter().copied().collect();
     let mut distrusted: Vec<(TableId, Row)> = Vec::new();
     for other in others.iter() {
-        let differing = touched(first, other).filter(|(t, id)| !same_chain(first, other, *t, *id));
-        rows.extend(differing);
+        rows.extend(differing(first, other));
         ahead_of_some.extend(names(first).symmetric_difference(&names(other)).copied());
         blended.extend(other.blended.iter().copied());
     }
