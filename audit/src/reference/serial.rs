@@ -17,8 +17,11 @@ use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
 use crate::state::overlay::{Overlay, OwnTable};
 use crate::trace::{Nanos, Outcome};
-use crate::value::compare::same_cells;
+use crate::state::{Row, TableId};
+use crate::value::Collation;
+use crate::value::compare::same;
 use pgassay_rules::profile::{ReadPoint, RealTime, Writes};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What the members of the order so far left.
@@ -68,21 +71,53 @@ fn is_plain(own: &Overlay) -> bool {
     own.catalog.is_none() && own.havoc_everything.is_none() && own.tables.values().all(plain)
 }
 
-/// Whether both wrote the same.
-fn is_same(a: &[Effect], b: &[Effect]) -> bool {
-    let is_same = |(a, b): (&Effect, &Effect)| match (a, b) {
-        (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y }) => {
-            a == b && same_cells(x, y)
-        }
-        (
-            Effect::Update { id: a, after: x, .. } | Effect::Perhaps { id: a, after: x, .. },
-            Effect::Update { id: b, after: y, .. } | Effect::Perhaps { id: b, after: y, .. },
-        ) => a == b && same_cells(x, y),
-        (Effect::Delete { id: a, .. }, Effect::Delete { id: b, .. }) => a == b,
-        // Whatever is not known is not known to differ.
-        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+/// Whether both may have written the same: what is not known is not known to differ.
+fn may_be_same(a: &[Effect], b: &[Effect]) -> bool {
+    let both = || a.iter().chain(b);
+    if both().any(|effect| matches!(effect, Effect::HavocEverything { .. })) {
+        return true;
+    }
+    let vague: BTreeSet<TableId> = both().filter_map(vague_in).collect();
+    let certain = |effect: &&Effect| match effect {
+        Effect::Insert { table, .. }
+        | Effect::Update { table, .. }
+        | Effect::Delete { table, .. }
+        | Effect::Truncate { table } => !vague.contains(table),
+        Effect::Catalog(_) => true,
+        _ => false,
     };
-    a.len() == b.len() && a.iter().zip(b).all(is_same)
+    let (a, b): (Vec<&Effect>, Vec<&Effect>) = (
+        a.iter().filter(certain).collect(),
+        b.iter().filter(certain).collect(),
+    );
+    a.len() == b.len() && a.into_iter().zip(b).all(|(a, b)| may_be_one(a, b))
+}
+
+/// The table of which an effect does not say for certain what it does to which rows.
+fn vague_in(effect: &Effect) -> Option<TableId> {
+    match effect {
+        Effect::Perhaps { table, .. }
+        | Effect::Havoc { table, .. }
+        | Effect::Absent { table, .. }
+        | Effect::Unseen { table } => Some(*table),
+        _ => None,
+    }
+}
+
+/// Whether two effects, each of which is certain, may be the same.
+fn may_be_one(a: &Effect, b: &Effect) -> bool {
+    let may_be = |x: &Row, y: &Row| {
+        let differ = |(x, y)| same(x, y, Collation::Bytes) == Some(false);
+        x.len() == y.len() && !x.iter().zip(y.iter()).any(differ)
+    };
+    match (a, b) {
+        (Effect::Insert { table: a, row: x }, Effect::Insert { table: b, row: y }) => a == b && may_be(x, y),
+        (Effect::Update { id: a, after: x, .. }, Effect::Update { id: b, after: y, .. }) => {
+            a == b && may_be(x, y)
+        }
+        (Effect::Delete { id: a, .. }, Effect::Delete { id: b, .. }) => a == b,
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+    }
 }
 
 struct Search<'a> {
@@ -250,7 +285,7 @@ impl Search<'_> {
                     true => on(&there, &there),
                     false => on(&there, &latest),
                 };
-                if nth == 0 && forbidden && overwrites() || !is_same(&effects, &really.effects) {
+                if nth == 0 && forbidden && overwrites() || !may_be_same(&effects, &really.effects) {
                     return None;
                 }
                 agrees = really.agrees;
