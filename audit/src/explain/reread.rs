@@ -108,7 +108,9 @@ impl Look {
         }
         let is_shown = |key: &[Value]| shown.contains(&key.iter().cloned().map(Key).collect::<Vec<_>>());
         if partial {
-            self.miss(world, columns, is_shown);
+            if !self.miss(world, columns, is_shown) {
+                return;
+            }
             world.store.table_mut(table).complete(self.window.done);
         }
         let kept = world.store.table_mut(table);
@@ -212,42 +214,46 @@ impl Look {
         world.changed.extend(births.remembers.then_some((table, id)));
     }
 
-    /// Rows that are kept and that the snapshot did not see.
-    fn miss(&self, world: &mut World, columns: &[usize], is_shown: impl Fn(&[Value]) -> bool) {
+    /// Rows that are kept and that the snapshot did not see; whether all that is left of them is known.
+    fn miss(&self, world: &mut World, columns: &[usize], is_shown: impl Fn(&[Value]) -> bool) -> bool {
         let table = self.table;
-        let all: Vec<(RowId, CommitId, Option<Row>)> = world
-            .store
-            .table_mut(table)
-            .chains()
-            .filter_map(|(id, chain)| {
-                let first = chain.versions.first()?;
-                let row = chain.versions.iter().find_map(|v| v.row.clone());
-                Some((id, first.commit, row))
-            })
-            .collect();
-        for (id, first, row) in all {
-            let key = row
-                .and_then(|row| world.store.key_of(table, &row))
-                .map(|(_, key)| key);
-            let Some(key) = key.filter(|key| !is_shown(key)) else {
+        let kept = world.store.table_mut(table);
+        let all: Vec<(RowId, Vec<Version>)> =
+            kept.chains().map(|(id, c)| (id, c.versions.to_vec())).collect();
+        let mut is_whole = true;
+        for (id, versions) in all {
+            let (Some(first), Some(newest)) = (versions.first(), versions.last()) else {
                 continue;
             };
-            match self.stand(world, first) {
-                Stand::After => {}
-                Stand::Overlaps(until) => self.doubt_until(world, columns, &key, until),
-                Stand::Before => {
-                    let chain = world.store.table_mut(table).chain(id);
-                    let newest = chain.and_then(|c| c.versions.last()).map(|v| v.row.is_some());
-                    if newest == Some(true) {
-                        world.store.table_mut(table).remove(id);
-                        world
-                            .store
-                            .table_mut(table)
-                            .distrust(columns, &key, self.window.done);
+            // A row may have had several keys, one after the other.
+            let key_of = |version: &Version| {
+                let row = version.row.as_ref()?;
+                world.store.key_of(table, row).map(|(_, key)| key)
+            };
+            let is_before = |v: &&Version| matches!(self.stand(world, v.commit), Stand::Before);
+            let seen = versions.iter().rev().find(is_before);
+            let is_missed = seen.and_then(key_of).is_some_and(|key| !is_shown(&key));
+            let keys: Vec<Vec<Value>> = versions.iter().filter_map(key_of).collect();
+            match (self.stand(world, first.commit), self.stand(world, newest.commit)) {
+                (Stand::After, _) => {}
+                (Stand::Overlaps(until), _) => {
+                    for key in keys.iter().filter(|key| !is_shown(key)) {
+                        self.doubt_until(world, columns, key, until);
                     }
                 }
+                (Stand::Before, latest) if is_missed => {
+                    // What was written since was written to a row that nobody knows.
+                    is_whole &= matches!(latest, Stand::Before);
+                    let kept = world.store.table_mut(table);
+                    kept.remove(id);
+                    for key in &keys {
+                        kept.distrust(columns, key, self.window.done);
+                    }
+                }
+                (Stand::Before, _) => {}
             }
         }
+        is_whole
     }
 
     /// Which rows have this key is not known to snapshots from before `until`.
