@@ -290,6 +290,10 @@ impl View for CaseView<'_> {
         }
     }
 
+    fn has_written(&self, table: TableId) -> bool {
+        self.own.has_written(table)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         if self.is_havoc(table) {
             return Knowledge::Partial;

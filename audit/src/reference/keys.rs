@@ -576,6 +576,10 @@ impl View for Mixed<'_> {
         Focus::default()
     }
 
+    fn has_written(&self, table: TableId) -> bool {
+        self.now.has_written(table)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         self.now.knowledge(table)
     }

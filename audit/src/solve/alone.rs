@@ -31,6 +31,10 @@ impl View for Without<'_> {
         self.inner.focus(focus)
     }
 
+    fn has_written(&self, table: TableId) -> bool {
+        self.inner.has_written(table)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         self.inner.knowledge(table)
     }

@@ -89,6 +89,12 @@ impl Overlay {
         self.tables.get(&table)
     }
 
+    /// Whether there are rows in this table as it left them.
+    pub fn has_written(&self, table: TableId) -> bool {
+        self.table(table)
+            .is_some_and(|own| !own.inserted.is_empty() || own.replaced.values().any(|r| r.row.is_some()))
+    }
+
     /// Applies one effect of step number `step`.
     pub fn apply(&mut self, effect: &Effect, step: usize) {
         match effect {

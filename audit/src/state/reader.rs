@@ -313,6 +313,10 @@ impl View for Reader<'_> {
         self.store.sequences.as_ref()?.get(&sequence).copied()
     }
 
+    fn has_written(&self, table: TableId) -> bool {
+        self.own.has_written(table)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         if self.own.havoc_everything.is_some() {
             return Knowledge::Partial;

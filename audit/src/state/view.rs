@@ -73,6 +73,11 @@ pub trait View {
         false
     }
 
+    /// Whether the transaction itself has written rows of this table that are among those found.
+    fn has_written(&self, _table: TableId) -> bool {
+        false
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge;
 
     /// Every known visible row, in an order that is the same on every run.

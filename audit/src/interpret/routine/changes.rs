@@ -314,6 +314,10 @@ impl View for Layer<'_> {
         self.base.has_come_to(state)
     }
 
+    fn has_written(&self, table: TableId) -> bool {
+        self.changes.borrow().tables.contains_key(&table) || self.base.has_written(table)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         match self.changes.borrow().tables.get(&table) {
             Some(own) if own.unseen || own.havoc => Knowledge::Partial,
