@@ -111,7 +111,11 @@ impl Look {
             if !self.miss(world, columns, is_shown) {
                 return;
             }
-            world.store.table_mut(table).complete(self.window.done);
+            // Rows that were seen only later are known since then.
+            let kept = world.store.table_mut(table);
+            let versions = kept.chains().flat_map(|(_, chain)| chain.versions.iter());
+            let since = versions.map(|version| version.since).max();
+            kept.complete(self.window.done.max(since.unwrap_or(0)));
         }
         let kept = world.store.table_mut(table);
         for key in kept.doubts(columns, self.window.sent) {

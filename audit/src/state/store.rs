@@ -245,18 +245,29 @@ impl Table {
         if self.chain(id).is_none_or(|chain| from <= chain.unsettled_until) {
             return;
         }
+        let mut learned = false;
         for version in &mut self.chains.get_mut(id.0 as usize).versions {
             let Some(kept) = &version.row else { continue };
             if Arc::ptr_eq(kept, row) {
                 let mut cells: Vec<Value> = kept.to_vec();
                 cells[column] = value.clone();
-                let learned: Row = cells.into();
-                for index in self.indexes.get_mut() {
-                    index.remove(row, id);
-                    index.add(&learned, id);
-                }
-                version.row = Some(learned);
+                version.row = Some(cells.into());
+                learned = true;
             }
+        }
+        if learned {
+            self.reindex(id, std::slice::from_ref(row));
+        }
+    }
+
+    /// Keeps the indexes true after some versions of a row have changed; `gone`: what they were. Another version may have
+    /// the same key as one of these.
+    fn reindex(&mut self, id: RowId, gone: &[Row]) {
+        let versions = self.chains.get(id.0 as usize).map_or(&[][..], |c| &c.versions);
+        for index in self.indexes.get_mut() {
+            gone.iter().for_each(|row| index.remove(row, id));
+            let kept = versions.iter().filter_map(|v| v.row.as_ref());
+            kept.for_each(|row| index.add(row, id));
         }
     }
 
@@ -282,15 +293,7 @@ impl Table {
                     .is_none_or(|b| b.get(c).is_none_or(|v| Key(v.clone()) != Key(made[c].clone())))
             })
             .collect();
-        for version in &mut self.chains.get_mut(id.0 as usize).versions[at..] {
-            let Some(row) = &version.row else { continue };
-            let unknown = without(row, |column| changed.contains(&column));
-            for index in self.indexes.get_mut() {
-                index.remove(row, id);
-                index.add(&unknown, id);
-            }
-            version.row = Some(unknown);
-        }
+        self.blank(id, at, |column| changed.contains(&column));
         Vec::new()
     }
 
@@ -304,34 +307,19 @@ impl Table {
         let chain = self.chains.get_mut(id.0 as usize);
         let newest = chain.versions.last().and_then(|v| v.row.clone());
         let gone: Vec<Row> = chain.versions.drain(..).filter_map(|v| v.row).collect();
-        for row in &gone {
-            for index in self.indexes.get_mut() {
-                index.remove(row, id);
-            }
-        }
-        if let Some(row) = &newest {
-            for index in self.indexes.get_mut() {
-                index.add(row, id);
-            }
-        }
-        let chain = self.chains.get_mut(id.0 as usize);
         match vague.filter(|_| newest.is_some()) {
             None => self.blurred_until = self.blurred_until.max(until),
-            Some(row) => {
-                for index in self.indexes.get_mut() {
-                    index.add(&row, id);
-                }
-                chain.versions.push(Version {
-                    vague: true,
-                    ..Version::new(CommitId::INITIAL, Some(row))
-                });
-            }
+            Some(row) => chain.versions.push(Version {
+                vague: true,
+                ..Version::new(CommitId::INITIAL, Some(row))
+            }),
         }
         let version = Version {
             since: until,
             ..Version::new(CommitId::INITIAL, newest)
         };
-        self.chains.get_mut(id.0 as usize).versions.push(version);
+        chain.versions.push(version);
+        self.reindex(id, &gone);
     }
 
     /// The same, of what the row was before its last versions, so many of which stay as they are: snapshots that see none of
@@ -349,11 +337,7 @@ impl Table {
             ..Version::new(CommitId::INITIAL, Some(vague))
         };
         chain.versions.insert(0, past);
-        let kept: Vec<Row> = chain.versions.iter().filter_map(|v| v.row.clone()).collect();
-        for index in self.indexes.get_mut() {
-            gone.iter().for_each(|row| index.remove(row, id));
-            kept.iter().for_each(|row| index.add(row, id));
-        }
+        self.reindex(id, &gone);
     }
 
     /// Nobody knows whether the row is there: it is taken out. Returns its newest version.
@@ -361,11 +345,7 @@ impl Table {
         self.chain(id)?;
         let gone = std::mem::take(&mut self.chains.get_mut(id.0 as usize).versions);
         let rows: Vec<Row> = gone.into_iter().filter_map(|v| v.row).collect();
-        for row in &rows {
-            for index in self.indexes.get_mut() {
-                index.remove(row, id);
-            }
-        }
+        self.reindex(id, &rows);
         self.rows_len -= 1;
         rows.last().cloned()
     }
@@ -394,15 +374,18 @@ impl Table {
         if self.chain(id).is_none() {
             return;
         }
-        for version in &mut self.chains.get_mut(id.0 as usize).versions {
-            let Some(row) = &version.row else { continue };
-            let unknown = without(row, |column| !columns.contains(&column));
-            for index in self.indexes.get_mut() {
-                index.remove(row, id);
-                index.add(&unknown, id);
-            }
-            version.row = Some(unknown);
+        self.blank(id, 0, |column| !columns.contains(&column));
+    }
+
+    /// Makes cells unknown in every version from number `from` on.
+    fn blank(&mut self, id: RowId, from: usize, is_unknown: impl Fn(usize) -> bool) {
+        let mut gone: SmallVec<[Row; 2]> = SmallVec::new();
+        for version in &mut self.chains.get_mut(id.0 as usize).versions[from..] {
+            let Some(row) = &mut version.row else { continue };
+            let unknown = without(row, &is_unknown);
+            gone.push(std::mem::replace(row, unknown));
         }
+        self.reindex(id, &gone);
     }
 
     /// Forgets what no snapshot can ask for any more: everything before the last version made at or
@@ -684,5 +667,23 @@ mod tests {
         let keys: Vec<Key> = gone.iter().map(|row| Key(row[0].clone())).collect();
         assert_eq!(keys, [Key(Value::Int4(3)), Key(Value::Int4(2))]);
         assert!(table.chain(id).is_none());
+    }
+
+    #[test]
+    fn a_version_that_is_learned_leaves_the_others_where_they_are_found() {
+        let mut table = Table::new(Knowledge::Complete);
+        let row = || -> Row { vec![Value::Int4(1), Value::Unknown].into() };
+        let (id, first) = (table.fresh_id(), row());
+        table.insert(id, Version::new(CommitId(1), Some(first.clone())));
+        table.push(id, Version::new(CommitId(2), Some(row())));
+        let nine = [Value::Int4(9)];
+        assert_eq!(table.candidates(&[1], &nine).to_vec(), [id]);
+        table.learn(id, &first, 1, &Value::Int4(7), 1);
+        assert_eq!(
+            table.candidates(&[1], &nine).to_vec(),
+            [id],
+            "the newest may be 9"
+        );
+        assert_eq!(table.candidates(&[1], &[Value::Int4(7)]).to_vec(), [id]);
     }
 }

@@ -13,6 +13,7 @@ use crate::lose::{Losses, lose, tell};
 use crate::simulate::{self, Isolation, Plan, Wishes};
 use crate::{mutate, number};
 use fastrand::Rng;
+use pgassay_audit::report;
 use pgassay_audit::trace::Record;
 use pgassay_audit::verdict::Summary;
 
@@ -106,10 +107,7 @@ impl Case {
 }
 
 fn told(summary: &Summary) -> String {
-    let all = summary
-        .violations
-        .iter()
-        .map(|v| format!("{}: {}", v.rule, v.story));
+    let all = summary.violations.iter().map(report::markdown::violation);
     all.collect::<Vec<_>>().join("\n")
 }
 
