@@ -321,3 +321,40 @@ fn with_others_past_the_proxy_every_violation_waits_for_a_reading() {
     let (found, wanted) = told_with_catalogs(&format!("{begin}side: select 'v1'\n{right}{end}"));
     assert_eq!((found.len(), wanted), (0, false), "it is not read without need");
 }
+
+#[test]
+fn a_row_that_somebody_has_shown_since_may_be_one_of_those_deleted_unseen() {
+    // t5 finds row 3 in a snapshot from before t4 has shown that it is there, and deletes what t4 left of it.
+    let lines = "s6: begin\n\
+         s4: begin\n\
+         s4: insert into account values (1, 4), (2, 5) on conflict (id) do update set balance = account.balance + 1 ...\n\
+         s6: with gone as (delete from account returning id, balance) insert into bag select id, balance from gone ...\n\
+         s4: ... => INSERT 0 2\n\
+         s4: commit ...\n\
+         s3: insert into account values (2, 14), (3, 15) on conflict (id) do update set balance = account.balance + 1 returning id, balance ...\n\
+         s5: begin\n\
+         s2: insert into account values (4, null) on conflict (id) do update set balance = account.balance + 1 returning id, balance => (4, null)\n\
+         s4: ... => COMMIT\n\
+         side: select 'again' ...\n\
+         s3: ... => (2, 6) (3, 15)\n\
+         s4: begin\n\
+         side: ... => (1)\n\
+         s5: delete from account where id in (2, 3) ...\n\
+         s4: insert into account values (2, 34), (3, 35) on conflict (id) do update set balance = account.balance + 1 returning id, balance ...\n\
+         turn: select 'now'\n\
+         s6: ... => INSERT 0 2\n\
+         s6: commit\n\
+         s4: ... => (2, 34) (3, 16)\n\
+         s4: commit\n\
+         s5: ... => DELETE 1\n\
+         s5: insert into account values (3, 45), (4, 46) on conflict (id) do update set balance = account.balance + 1 => INSERT 0 2\n\
+         s5: commit\n\
+         s5: select id, balance from account order by id, balance => (2, 34) (3, 45) (4, null)\n";
+    let tables = "t1: create table account (id int primary key, balance int)\n\
+         t1: create table bag (a int, b int)\n\
+         t1: insert into account values (77, 20) => INSERT 0 1\n";
+    let again: [&[&str]; 4] = [&["1", "4"], &["2", "6"], &["4", "null"], &["3", "15"]];
+    let again = copy("account", &["id", "balance"], &again);
+    let (summary, _) = told(&format!("{tables}{BLIND}\n{lines}"), &[again]);
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+}

@@ -4,7 +4,7 @@ use super::compare::WRITTEN;
 use super::constraint::{Batch, Conflicts};
 use super::query::{Level, Newest, OutputRow};
 use super::run::{Derived, Fault, Frame, Outcome, Run, Scope, Slot};
-use super::{Effect, Touch};
+use super::{Effect, Touch, Views};
 use crate::sql::plan::{
     ConflictAction, Delete, Expr, Insert, InsertValue, Merge, MergeAction, RelationSource, Returning, Select,
     Update,
@@ -442,6 +442,7 @@ impl Run<'_> {
             )?;
         }
         batch.finish()?;
+        let unsure = unsure || (open && pinned.is_none() && self.may_have_come(&table, before));
         if unsure {
             self.may_be_refused(&table, |column| update.set.iter().any(|(set, _)| set == column));
             // It holds no lock on a row that it did not write: others may have changed that meanwhile.
@@ -475,6 +476,40 @@ impl Run<'_> {
             self.unseen_cascade(&table, |key| key.target_columns.iter().any(is_set));
         }
         Ok(result)
+    }
+
+    /// Whether a row that the snapshot does not show is now among those that were asked for: it may have been there, unseen,
+    /// until somebody wrote it, and then it is one of those written. `before`: what had been read before they were.
+    fn may_have_come(&self, table: &Table, before: usize) -> bool {
+        let Views { snapshot, latest, .. } = self.views;
+        if !self.views_differ() || latest.is_still(table.storage) {
+            return false;
+        }
+        let was_absent = |row: &Row| {
+            let Some(primary) = table.primary_key() else {
+                return false;
+            };
+            let key: Option<Vec<Value>> = primary.columns.iter().map(|c| row.get(*c).cloned()).collect();
+            let key = key.filter(|key| !key.iter().any(Value::has_unknown));
+            key.is_some_and(|key| snapshot.lookup(table.storage, &primary.columns, &key, &mut |_, _| ()))
+        };
+        self.touches()[before..].iter().any(|touch| {
+            let (of, Touch::Key { filter, .. } | Touch::Scan { filter, .. }) = (touch.table(), touch);
+            let mut came = false;
+            let mut look = |id: RowId, row: &Row| {
+                came |= filter.as_ref().is_none_or(|may_accept| may_accept(row))
+                    && snapshot.row(of, id).is_none()
+                    && !was_absent(row);
+            };
+            match touch {
+                _ if of != table.id && of != table.storage => {}
+                Touch::Key { columns, key, .. } => {
+                    latest.lookup(of, columns, key, &mut look);
+                }
+                Touch::Scan { .. } => latest.scan(of, &mut look),
+            }
+            came
+        })
     }
 
     /// Rows of which nobody knows whether they were written may have got a key that is taken, or lack a parent.
@@ -613,6 +648,7 @@ impl Run<'_> {
             )?;
         }
         batch.finish()?;
+        let unsure = unsure || (open && pinned.is_none() && self.may_have_come(&table, before));
         if unsure {
             if !table.referenced_by.is_empty() {
                 self.may_fail("23503", "a row that may have gone may still be referenced");

@@ -317,6 +317,11 @@ impl View for Reader<'_> {
         self.own.has_written(table)
     }
 
+    fn is_still(&self, table: TableId) -> bool {
+        self.table(table)
+            .is_none_or(|kept| kept.is_still(self.window.sent.min(self.statement.sent)))
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         if self.own.havoc_everything.is_some() {
             return Knowledge::Partial;

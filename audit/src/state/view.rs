@@ -78,6 +78,11 @@ pub trait View {
         false
     }
 
+    /// Whether it is certain that nobody else writes this table while the statement runs.
+    fn is_still(&self, _table: TableId) -> bool {
+        false
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge;
 
     /// Every known visible row, in an order that is the same on every run.

@@ -318,6 +318,10 @@ impl View for Layer<'_> {
         self.changes.borrow().tables.contains_key(&table) || self.base.has_written(table)
     }
 
+    fn is_still(&self, table: TableId) -> bool {
+        self.base.is_still(table)
+    }
+
     fn knowledge(&self, table: TableId) -> Knowledge {
         match self.changes.borrow().tables.get(&table) {
             Some(own) if own.unseen || own.havoc => Knowledge::Partial,

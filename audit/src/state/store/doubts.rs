@@ -389,6 +389,11 @@ impl Table {
         self.busy_until = self.busy_until.max(done);
     }
 
+    /// Whether whoever has written it was visible before `from`.
+    pub fn is_still(&self, from: Nanos) -> bool {
+        self.busy_until < from
+    }
+
     /// Something unknown happened to one of its rows before `until`.
     pub fn disturb(&mut self, until: Nanos) {
         self.disturbed_until = self.disturbed_until.max(until);
