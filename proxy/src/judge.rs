@@ -171,6 +171,8 @@ pub struct Feed {
     bytes_max: u64,
     /// Since when nothing was handed over, and what must not be lost of it.
     shed_from: Option<Nanos>,
+    /// When what was shed was over.
+    shed_until: Nanos,
     deferred: Vec<Record>,
     /// Sessions that may have set something meanwhile.
     unsettled: BTreeSet<SessionId>,
@@ -204,6 +206,7 @@ impl Feed {
             records_max: config.audit.queue_len_max as u64,
             bytes_max: config.audit.queue_bytes_max as u64,
             shed_from: None,
+            shed_until: 0,
             deferred: Vec::new(),
             unsettled: BTreeSet::new(),
             cut: BTreeMap::new(),
@@ -229,7 +232,7 @@ impl Feed {
         } else {
             self.drop_rests(&mut records);
             if let Some(from) = self.shed_from.take() {
-                let window = Window::new(from, clock::now());
+                let window = Window::new(from, std::mem::take(&mut self.shed_until).max(clock::now()));
                 let unsettled = std::mem::take(&mut self.unsettled);
                 let all = [NOBODY].into_iter().chain(unsettled);
                 let mut first: Vec<Record> = all.map(|session| behind(session, window)).collect();
@@ -268,7 +271,7 @@ impl Feed {
             };
             match record {
                 Record::Statement(statement) if statement.group == *cut.get() => {
-                    let window = Window::new(statement.window.sent, statement.ready.done);
+                    let window = Window::new(statement.window.sent, statement.over_by());
                     let of = if may_set(&statement.text) { session } else { NOBODY };
                     self.live.shed_records.fetch_add(1, Relaxed);
                     *record = behind(of, window);
@@ -285,6 +288,7 @@ impl Feed {
                 Record::Statement(statement) => {
                     let from = self.shed_from.get_or_insert(statement.window.sent);
                     *from = (*from).min(statement.window.sent);
+                    self.shed_until = self.shed_until.max(statement.over_by());
                     if may_set(&statement.text) {
                         self.unsettled.insert(statement.session);
                     }
@@ -469,6 +473,7 @@ pub fn merged(earlier: &Summary, later: &Summary) -> Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_audit::trace::LIMBO_NS;
     use pgassay_audit::trace::{Observation, Protocol, SessionId, Status};
 
     fn statement(text: &str, sent: Nanos) -> Record {
@@ -593,5 +598,26 @@ mod tests {
         assert_eq!(second[2], end);
         assert!(matches!(&second[3], Record::Gap(gap) if gap.window == Window::new(18, 19)));
         assert!(matches!(&second[4], Record::Statement(statement) if &*statement.text == "e"));
+    }
+
+    #[test]
+    fn what_is_shed_of_a_lost_client_may_go_on() {
+        let mut config = Config::default();
+        config.audit.queue_len_max = 1;
+        let live = Arc::new(Live::new(config.clone()));
+        let (mut feed, queue) = Feed::new(&config, live);
+        feed.send(vec![statement("a", 10)]);
+        let sent = clock::now();
+        let mut lost = statement("b", sent);
+        if let Record::Statement(statement) = &mut lost {
+            statement.outcome = Outcome::Lost;
+        }
+        feed.send(vec![lost]);
+        let first = queue.batches.try_recv().unwrap();
+        queue.waiting.fetch_sub(first.records.len() as u64, Relaxed);
+        feed.send(vec![statement("c", clock::now())]);
+        let second = queue.batches.try_recv().unwrap().records;
+        let until = sent + LIMBO_NS;
+        assert!(matches!(&second[0], Record::Gap(gap) if gap.window == Window::new(sent, until)));
     }
 }

@@ -4,9 +4,8 @@
 
 use super::Auditor;
 use crate::assemble::{End, Step, Transaction};
-use crate::explain::renew::LIMBO_NS;
 use crate::trace::lex::{self, Effect};
-use crate::trace::{Nanos, Observation, Status};
+use crate::trace::{LIMBO_NS, Nanos, Observation, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Auditor {

@@ -3,7 +3,6 @@
 //! Always true: a transaction that did not commit leaves no trace; one whose fate is unknown leaves the
 //! tables that it wrote unknown.
 
-use super::renew::LIMBO_NS;
 use super::run::Lesson;
 use crate::assemble::{End, Transaction};
 use crate::interpret::{Touch, merged};
@@ -13,7 +12,7 @@ use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::store::{Store, Table, Version};
 use crate::state::view::{Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId};
-use crate::trace::{Nanos, TableCopy, Window};
+use crate::trace::{LIMBO_NS, Nanos, TableCopy, Window};
 use crate::value::{Key, Value};
 use crate::verdict::TxnId;
 use rustc_hash::FxHashMap;

@@ -16,12 +16,9 @@ use crate::assemble::{End, Transaction};
 use crate::sql::Kind;
 use crate::state::catalog::Sequence;
 use crate::state::{Catalog, TableId};
-use crate::trace::{Nanos, Outcome};
+use crate::trace::{LIMBO_NS, Nanos, Outcome};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-
-/// How long a server may go on with a statement after its client was lost.
-const LIMBO_NS: Nanos = 60_000_000_000;
 
 /// When a transaction has ended, at the latest.
 pub fn over_by(txn: &Transaction) -> Nanos {

@@ -15,9 +15,6 @@ use crate::state::{Catalog, TableId};
 use crate::trace::{CatalogRead, Nanos};
 use std::sync::Arc;
 
-/// How long a server may go on with a commit after its client was lost.
-pub const LIMBO_NS: Nanos = 60_000_000_000;
-
 impl Explainer {
     /// The catalog in use.
     pub fn catalog(&self) -> &Arc<Catalog> {

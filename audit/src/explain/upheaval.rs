@@ -5,10 +5,9 @@
 //! That is so where a change is not followed, and where two of them overlap that name the same: which came first cannot be
 //! told. `CREATE … IF NOT EXISTS` and `DROP … IF EXISTS` both succeed in any order; so do two defaults of one column.
 
-use super::renew::LIMBO_NS;
 use super::run::Attempt;
 use crate::assemble::{End, Transaction};
-use crate::trace::{Nanos, Window};
+use crate::trace::{LIMBO_NS, Nanos, Window};
 use std::collections::VecDeque;
 
 /// Changes that are remembered; they are few and far between.

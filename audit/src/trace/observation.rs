@@ -24,6 +24,9 @@ pub struct SessionId(pub u64);
 /// about what the sessions have set.
 pub const NOBODY: SessionId = SessionId(0);
 
+/// How long a server may go on with what it was asked after its client was lost.
+pub const LIMBO_NS: Nanos = 60_000_000_000;
+
 /// Two instants between which something happened. `done == Nanos::MAX` means: never learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Window {
@@ -115,6 +118,16 @@ pub struct Observation {
     /// window begins with that statement's.) `ready.sent == Nanos::MAX`: the connection was lost before
     /// the end of the group was written, so that an implicit transaction cannot have committed.
     pub ready: Window,
+}
+
+impl Observation {
+    /// When the server was done with it, at the latest.
+    pub fn over_by(&self) -> Nanos {
+        match (&self.outcome, self.ready.done) {
+            (Outcome::Lost, _) | (_, Nanos::MAX) => self.window.sent.saturating_add(LIMBO_NS),
+            (_, done) => done,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

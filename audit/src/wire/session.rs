@@ -18,7 +18,8 @@ use super::frame::Framer;
 use super::request::{Named, Portal, Prepared, Request};
 use crate::trace::lex::{self, Effect};
 use crate::trace::{
-    Gap, Nanos, Observation, Outcome, Parameter, Protocol, Record, SessionFacts, SessionId, Status, Window,
+    Gap, LIMBO_NS, Nanos, Observation, Outcome, Parameter, Protocol, Record, SessionFacts, SessionId, Status,
+    Window,
 };
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -469,7 +470,9 @@ impl Session {
             return;
         }
         if let Some(lost) = self.lost.take() {
-            self.tell(Window::new(lost.from, at.max(lost.from)), lost.reason, around);
+            // A server that is only out of reach goes on with what it was asked.
+            let until = if abruptly { at.saturating_add(LIMBO_NS) } else { at };
+            self.tell(Window::new(lost.from, until.max(lost.from)), lost.reason, around);
         }
         if self.phase == Phase::Starting {
             return;

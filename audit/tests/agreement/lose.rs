@@ -171,7 +171,7 @@ fn copy(table: &str, columns: [&str; 2], rows: &[Pair]) -> (TableName, TableCopy
 /// Takes away what `is_lost` says, and puts a gap in its place.
 fn hide(records: &mut Vec<Record>, lost: &[usize], session: Option<SessionId>) {
     let windows = lost.iter().filter_map(|at| match &records[*at] {
-        Record::Statement(o) => Some(o.window),
+        Record::Statement(o) => Some(Window::new(o.window.sent, o.over_by().max(o.window.done))),
         _ => None,
     });
     let window = windows.reduce(|a, b| Window::new(a.sent.min(b.sent), a.done.max(b.done)));
