@@ -129,10 +129,11 @@ impl Certifier {
             let Some(earlier) = self.nodes.get(&other) else {
                 continue;
             };
-            for kind in edges(earlier, &node) {
+            // Whoever was explained before the new one was there has not seen it.
+            for kind in edges(earlier, &node, Some(false)) {
                 incoming.push((other, kind));
             }
-            for kind in edges(&node, earlier) {
+            for kind in edges(&node, earlier, None) {
                 outgoing.push((other, kind));
             }
         }
@@ -270,8 +271,8 @@ impl Certifier {
     }
 }
 
-/// The kinds of edges from `a` to `b`.
-fn edges(a: &Node, b: &Node) -> Vec<&'static str> {
+/// The kinds of edges from `a` to `b`. `unasked`: whether `a` saw `b`, where nobody asked.
+fn edges(a: &Node, b: &Node, unasked: Option<bool>) -> Vec<&'static str> {
     let mut kinds = Vec::new();
     // b saw what a wrote.
     if !a.writes.is_empty() {
@@ -285,7 +286,8 @@ fn edges(a: &Node, b: &Node) -> Vec<&'static str> {
     // a read where b wrote, and did not see it.
     if !b.writes.is_empty() {
         for read in &a.reads {
-            if sees(read, b) == Some(false) && conflicts(read, &b.writes) {
+            let saw = sees(read, b).or(unasked.filter(|_| b.commit.is_some()));
+            if saw == Some(false) && conflicts(read, &b.writes) {
                 kinds.push("rw");
                 break;
             }
