@@ -358,3 +358,20 @@ fn a_row_that_somebody_has_shown_since_may_be_one_of_those_deleted_unseen() {
     let (summary, _) = told(&format!("{tables}{BLIND}\n{lines}"), &[again]);
     assert_eq!(rules(&summary), Vec::<&str>::new());
 }
+
+#[test]
+fn a_row_that_got_another_key_before_its_table_was_read_again_is_looked_for_under_both() {
+    let lines = "t3: begin isolation level repeatable read\n\
+         t2: select id, balance from account where id in (2, 1) => (1, 11)\n\
+         t3: update account set id = 2 where id = 1 returning id, balance => (2, 11)\n\
+         side: select 'again'\n\
+         t3: update account set balance = balance + 1 => UPDATE 1\n\
+         turn: select 'now'\n\
+         t3: commit\n\
+         t4: select count(*) from account where id = 2 => (1)\n";
+    let (summary, _) = told(
+        &story(lines),
+        &[copy("account", &["id", "balance"], &[&["1", "11"]])],
+    );
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+}

@@ -231,8 +231,11 @@ fn forget_late(store: &mut Store, order: &Order, table: TableId, own: &OwnTable,
         (is_late(newest.commit) && !own.replaced.contains_key(&id)).then_some(id)
     }));
     for id in late {
+        let left = own.replaced.get(&id).and_then(|replaced| replaced.row.as_ref());
         if let Some(gone) = store.table_mut(table).remove(id) {
             store.distrust(table, &gone, until);
+            // It may have got another key besides.
+            left.into_iter().for_each(|row| store.distrust(table, row, until));
         }
     }
 }
