@@ -375,3 +375,19 @@ fn a_row_that_got_another_key_before_its_table_was_read_again_is_looked_for_unde
     );
     assert_eq!(rules(&summary), Vec::<&str>::new());
 }
+
+#[test]
+fn what_a_transaction_wrote_unseen_is_not_what_was_read_again_meanwhile() {
+    // Nobody knows what was in the table when t3 wrote it; by the time that t3 is looked at, it was read again.
+    let lines = "t3: begin\n\
+         t3: update account set balance = balance + 1 => UPDATE 1\n\
+         side: select 'again'\n\
+         turn: select 'now'\n\
+         t3: insert into seen select id, balance from account => INSERT 0 1\n\
+         t3: commit\n\
+         t4: select id, balance from seen => (1, 12)\n";
+    let again = copy("account", &["id", "balance"], &[&["1", "11"]]);
+    let made = "t1: create table seen (id int, balance int)\n";
+    let (summary, _) = told(&format!("{made}{}", story(lines)), &[again]);
+    assert_eq!(rules(&summary), Vec::<&str>::new());
+}

@@ -202,7 +202,7 @@ pub fn snapshot_window(rules: &LevelRules, statement: Window) -> Window {
 impl Attempt {
     pub fn new(txn: &Transaction, session: &SessionState) -> Attempt {
         Attempt {
-            overlay: Overlay::default(),
+            overlay: Overlay::of(txn.sent()),
             judged: vec![None; txn.steps.len()],
             lessons: Vec::new(),
             reads: Vec::new(),

@@ -6,6 +6,7 @@
 
 use super::{Catalog, Row, RowId, TableId};
 use crate::interpret::Effect;
+use crate::trace::Nanos;
 use crate::value::compare::same_cells;
 use crate::value::{Key, Value};
 use std::collections::BTreeMap;
@@ -46,6 +47,9 @@ pub struct Overlay {
     pub catalog: Option<Arc<Catalog>>,
     pub havoc_everything: Option<String>,
     pub drawn: Drawn,
+    /// When the transaction began: what was learned since of a table in which it may have written rows without seeing
+    /// them is not what it sees.
+    pub begun: Nanos,
     next: u64,
 }
 
@@ -81,6 +85,14 @@ impl Drawn {
 }
 
 impl Overlay {
+    /// That of a transaction that has begun by then and has written nothing yet.
+    pub fn of(begun: Nanos) -> Overlay {
+        Overlay {
+            begun,
+            ..Overlay::default()
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.catalog.is_none() && self.havoc_everything.is_none()
     }

@@ -12,7 +12,7 @@ use super::store::{Chain, Store, Table, Version};
 use super::view::{Focus, Knowledge, Reached, has_key};
 use super::{Catalog, Row, RowId, TableId, View};
 use crate::points::{Chooser, CommitId, Order, PointId};
-use crate::trace::{Outcome, Window};
+use crate::trace::{Nanos, Outcome, Window};
 use crate::value::compare::{identical, total_order};
 use crate::value::{Context, Key, Value, decode};
 use rustc_hash::FxHashSet;
@@ -115,6 +115,14 @@ impl Reader<'_> {
         })
     }
 
+    /// What was learned from then on need not be what it sees.
+    fn known_from(&self, table: TableId) -> Nanos {
+        match self.own.table(table) {
+            Some(own) if own.unseen => self.window.sent.min(self.own.begun),
+            _ => self.window.sent,
+        }
+    }
+
     /// The visible version of a chain, `None` if there is none, it is deleted, or was not known then.
     fn visible<'c>(&self, table: TableId, chain: &'c Chain) -> Option<&'c Row> {
         self.newest_visible(table, chain, false, false)
@@ -131,7 +139,7 @@ impl Reader<'_> {
     ) -> Option<&'c Row> {
         for (at, version) in chain.versions.iter().enumerate().rev() {
             let below = at.checked_sub(1).map(|below| &chain.versions[below]);
-            if version.since > 0 && version.since >= self.window.sent {
+            if version.since > 0 && version.since >= self.known_from(table) {
                 match below {
                     // Whoever writes it comes after all that is kept of it.
                     Some(below) if below.vague && (held || claimed) => {}
@@ -332,6 +340,9 @@ impl View for Reader<'_> {
             }
             if own.truncated {
                 return Knowledge::Complete;
+            }
+            if own.unseen {
+                return Knowledge::Partial;
             }
         }
         if self.is_created(table) {
