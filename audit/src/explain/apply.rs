@@ -13,6 +13,7 @@ use crate::state::store::{Store, Table, Version};
 use crate::state::view::{Knowledge, has_key};
 use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{LIMBO_NS, Nanos, TableCopy, Window};
+use crate::value::compare::identical;
 use crate::value::{Key, Value};
 use crate::verdict::TxnId;
 use rustc_hash::FxHashMap;
@@ -344,6 +345,12 @@ pub fn unlearn(store: &mut Store, touch: &Touch, until: Nanos) {
     }
 }
 
+/// Whether two rows may hold the same, as far as is known.
+fn may_be_identical(one: &Row, other: &Row) -> bool {
+    let mut cells = one.iter().zip(other.iter());
+    cells.all(|(a, b)| identical(a, b) != Some(false))
+}
+
 /// What became of a lesson.
 pub enum Learnt {
     /// The row that it is about, if it is kept.
@@ -383,7 +390,20 @@ pub fn learn(store: &mut Store, order: &Order, lesson: &Lesson, births: &mut Bir
             }
             let is_over =
                 |commit: CommitId| commit < order.settled() || order.get(commit).is_none_or(|c| c.hi < from);
-            if let Some((id, _)) = kept.live(&columns, &key) {
+            let ids = kept.candidates(&columns, &key);
+            let newest = |id: &RowId| kept.chain(*id)?.versions.last()?.row.as_ref();
+            let is_named = |there: &Row| {
+                columns
+                    .iter()
+                    .all(|&c| !there.get(c).is_none_or(Value::is_unknown))
+            };
+            // One whose key is unknown may be this one, unless something else in it differs.
+            let may_be_it = |there: &Row| !is_named(there) && may_be_identical(there, row);
+            if ids.iter().filter_map(newest).any(may_be_it) {
+                return Learnt::Refused;
+            }
+            let is_it = |id: &&RowId| newest(id).is_some_and(|r| is_named(r) && has_key(r, &columns, &key));
+            if let Some(&id) = ids.iter().find(is_it) {
                 // What was there before its first writer, whom this snapshot may not have seen, is not kept.
                 let first = kept.chain(id).and_then(|c| c.versions.first());
                 return match first.is_some_and(|v| is_over(v.commit)) {
@@ -392,7 +412,6 @@ pub fn learn(store: &mut Store, order: &Order, lesson: &Lesson, births: &mut Bir
                 };
             }
             // One that was deleted may have come again since; but not before it went.
-            let ids = kept.candidates(&columns, &key);
             let mut chains = ids.iter().filter_map(|id| kept.chain(*id));
             if !chains.all(|c| c.versions.last().is_some_and(|v| is_over(v.commit))) {
                 return Learnt::Refused;

@@ -398,7 +398,9 @@ fn run_step(
     let asked_before = chooser.borrow().decisions().len();
 
     let (execution, change, providers, held) = {
-        let by_key = by_statement && planned.writes_by_key(&catalog);
+        // Who has written nothing may have found a row that had moved by the time that it was locked.
+        let nothing = asked_for.wrote_nothing(&seen.outcome);
+        let by_key = by_statement && !nothing && planned.writes_by_key(&catalog);
         // A row that was written had been waited for; or else its newest version was in the snapshot.
         let waits = match rules.writes {
             Writes::EvalPlanQual => by_statement && rules.mutual_exclusion,
@@ -407,7 +409,7 @@ fn run_step(
         };
         // What is undone is held no longer, be it by an error, long before the end.
         let waits = waits && !attempt.is_undone;
-        let held = match waits && succeeded && !asked_for.wrote_nothing(&seen.outcome) {
+        let held = match waits && succeeded && !nothing {
             true => planned.holds(&catalog, by_statement),
             false => None,
         };
