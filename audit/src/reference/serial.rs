@@ -5,7 +5,9 @@
 //! transaction that ended before another began must come first.
 //!
 //! Nobody sees what was not yet asked for: a transaction may come behind others that it cannot have seen, but only if
-//! what each of them wrote makes no difference to it. So its statements must agree, and write the same, with what those
+//! what each of them wrote makes no difference to it. (Where a snapshot is kept, this has an exception that no serial order
+//! knows: whoever makes a row with a key that somebody else has set free since sees both rows, and the server lets both
+//! commit. What is read of that table from then on is not promised.) So its statements must agree, and write the same, with what those
 //! before it left who had asked for it (where snapshots are taken in real time: for their commit) by then; and still so
 //! when the others are added, one after the other.
 
@@ -15,6 +17,7 @@ use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
+use crate::sql::Kind;
 use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Outcome};
@@ -125,6 +128,8 @@ struct Search<'a> {
     real_time: bool,
     nodes: u64,
     differences: Vec<(usize, usize, Difference)>,
+    /// Tables in which each member may have set keys free.
+    frees: Vec<BTreeSet<TableId>>,
 }
 
 /// Decides whether a serial order of the committed members explains all their answers.
@@ -137,6 +142,7 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
         real_time,
         nodes: 0,
         differences: Vec::new(),
+        frees: case.members.iter().map(|member| frees(case, member)).collect(),
     };
     match search.go(&members, Before::default()) {
         Some(left) => Decision::Explained((*left.all).clone()),
@@ -145,7 +151,48 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     }
 }
 
+/// Tables in which a member may have set keys free: its rows go there, or get another key.
+fn frees(case: &Case<'_>, member: &Member) -> BTreeSet<TableId> {
+    let (nothing, nobody) = (Delta::default(), Overlay::default());
+    let view = CaseView {
+        base: &case.base,
+        delta: &nothing,
+        own: &nobody,
+        me: Me::Alone,
+        instants: None,
+    };
+    let session = member.session.at(member.txn.id.number);
+    let steps = member.txn.steps.iter();
+    let data = steps.filter(|step| step.control == Control::Data && is_judged(step));
+    data.flat_map(|step| {
+        let planned = plan(case, step, &session, &view).prepared.planned;
+        match planned.kind {
+            Kind::Insert(_) => Vec::new(),
+            _ => planned.touches.moved.clone(),
+        }
+    })
+    .collect()
+}
+
 impl Search<'_> {
+    /// Whether a member may see two rows with one key in one of these tables, its own and one that somebody else has taken
+    /// away since its snapshot.
+    fn may_see_two(&self, at: usize, own: &Overlay, read: &[TableId]) -> bool {
+        let span = |member: usize| {
+            let txn = &self.case.members[member].txn;
+            (txn.sent(), txn.end.window().done)
+        };
+        let (begun, done) = span(at);
+        let is_beside = |other: &usize| {
+            let (theirs, ended) = span(*other);
+            *other != at && theirs <= done && ended >= begun
+        };
+        read.iter().any(|table| {
+            own.table(*table).is_some_and(|t| !t.inserted.is_empty())
+                && (0..self.frees.len()).any(|other| is_beside(&other) && self.frees[other].contains(table))
+        })
+    }
+
     /// Whether it was given up.
     fn is_over(&self) -> bool {
         self.nodes > NODES_MAX || self.case.work.is_over()
@@ -266,6 +313,16 @@ impl Search<'_> {
                 };
                 execute(&asked, number, step, &session, views)
             };
+            let planned = &asked.prepared.planned;
+            if one_snapshot && self.may_see_two(at, &overlay, &planned.touches.read) {
+                let catalog = crate::state::View::catalog(&latest).clone();
+                session.set(planned, &step.seen.outcome, &catalog);
+                for &table in &planned.touches.written {
+                    let reason = "two_rows_with_one_key".to_owned();
+                    overlay.apply(&Effect::Havoc { table, reason }, number);
+                }
+                continue;
+            }
             let done = read_by.unwrap_or(step.seen.window.done);
             let seen = before.without(|other| self.is_unseen(other, member, done));
             let Done {
