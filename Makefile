@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test check fmt clippy doc deny deploy-check bench bench-proxy bench-audit bench-smoke fuzz-sql release
+.PHONY: help setup demo test check fmt clippy doc deny deploy-check bench bench-proxy bench-audit bench-smoke fuzz-sql fuzz-audit release
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,12 @@ fuzz-sql: ## random statements, expressions, changes of the catalog and interlea
 	@deploy/setup.sh demo
 	PGASSAY_FUZZ_SECONDS=$(FUZZ_SECONDS) PGASSAY_INTERLEAVE_SECONDS=$(FUZZ_SECONDS) $(if $(FUZZ_SEED),PGASSAY_FUZZ_SEED=$(FUZZ_SEED) PGASSAY_INTERLEAVE_SEED=$(FUZZ_SEED)) \
 		$(CARGO) test -p pgassay-tests --test fuzz_sql --test fuzz_ddl --test fuzz_values --test interleavings -- --nocapture
+
+FUZZ_CASES ?= 100000
+fuzz-audit: ## random histories, of which the audit must say what the reference checker says, or less (FUZZ_CASES=100000, FUZZ_SEED=n)
+	@deploy/setup.sh build
+	PGASSAY_PROPTEST_SEED=$${FUZZ_SEED:-$$(date +%s)} PGASSAY_FORGOTTEN_CASES=$(FUZZ_CASES) PGASSAY_PROPTEST_CASES=$$(($(FUZZ_CASES) / 20)) \
+		$(CARGO) test --release -p pgassay-audit --test agreement -- --nocapture --test-threads 1
 
 release: ## the optimised binary, with completions and man page beside it
 	@deploy/setup.sh demo
