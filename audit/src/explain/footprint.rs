@@ -13,8 +13,8 @@ use crate::state::store::Store;
 use crate::state::view::has_key;
 use crate::state::{Row, RowId, TableId};
 use crate::trace::{Nanos, Outcome};
-use crate::value::Value;
 use crate::value::compare::same_cells;
+use crate::value::{Key, Value};
 use std::sync::Arc;
 
 /// One row that is written, and the step that does it.
@@ -243,7 +243,31 @@ impl Footprint {
     /// Until when a step could still find what another transaction left.
     fn until(&self, txn: &Transaction, step: usize) -> Nanos {
         let done = txn.steps.get(step).map_or(Nanos::MAX, |s| s.seen.window.done);
-        self.snapshot_done.map_or(done, |snapshot| snapshot.min(done))
+        let kept = self.snapshot_done.filter(|_| !self.asks_for_the_newest(step));
+        kept.map_or(done, |snapshot| snapshot.min(done))
+    }
+
+    /// Whether a step looks at the newest rows, whatever its snapshot: where a key is given or set free, it matters who has it
+    /// now, and who refers to it.
+    fn asks_for_the_newest(&self, step: usize) -> bool {
+        let keys = || {
+            self.places().filter_map(move |(at, touch)| match touch {
+                Touch::Key { table, columns, .. } if *at == step => Some((*table, columns)),
+                _ => None,
+            })
+        };
+        let mut written = self.written.iter().filter(|w| w.step == step).peekable();
+        // Where it should have failed, nothing is there that it wrote.
+        let nothing = written.peek().is_none();
+        let is_keyed = |w: &Written| {
+            let (Some(before), Some(after)) = (&w.before, &w.after) else {
+                return true;
+            };
+            let cell = |row: &Row, column: usize| row.get(column).cloned().map(Key);
+            let is_other = |column: &usize| cell(before, *column) != cell(after, *column);
+            keys().any(|(table, columns)| table != w.table || columns.iter().any(is_other))
+        };
+        self.writing.contains(&step) && (nothing || written.any(is_keyed))
     }
 
     /// Whether `other`, sent at `sent`, would have mattered to this one, `txn`, had it committed before. With

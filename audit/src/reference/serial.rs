@@ -17,12 +17,12 @@ use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
-use crate::sql::Kind;
+use crate::state::catalog::{Table, UniqueKey};
 use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Outcome};
-use crate::value::Collation;
 use crate::value::compare::same;
+use crate::value::{Collation, Value};
 use pgassay_rules::profile::{ReadPoint, RealTime, Writes};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -128,8 +128,6 @@ struct Search<'a> {
     real_time: bool,
     nodes: u64,
     differences: Vec<(usize, usize, Difference)>,
-    /// Tables in which each member may have set keys free.
-    frees: Vec<BTreeSet<TableId>>,
 }
 
 /// Decides whether a serial order of the committed members explains all their answers.
@@ -142,7 +140,6 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
         real_time,
         nodes: 0,
         differences: Vec::new(),
-        frees: case.members.iter().map(|member| frees(case, member)).collect(),
     };
     match search.go(&members, Before::default()) {
         Some(left) => Decision::Explained((*left.all).clone()),
@@ -151,46 +148,45 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     }
 }
 
-/// Tables in which a member may have set keys free: its rows go there, or get another key.
-fn frees(case: &Case<'_>, member: &Member) -> BTreeSet<TableId> {
-    let (nothing, nobody) = (Delta::default(), Overlay::default());
-    let view = CaseView {
-        base: &case.base,
-        delta: &nothing,
-        own: &nobody,
-        me: Me::Alone,
-        instants: None,
-    };
-    let session = member.session.at(member.txn.id.number);
-    let steps = member.txn.steps.iter();
-    let data = steps.filter(|step| step.control == Control::Data && is_judged(step));
-    data.flat_map(|step| {
-        let planned = plan(case, step, &session, &view).prepared.planned;
-        match planned.kind {
-            Kind::Insert(_) => Vec::new(),
-            _ => planned.touches.moved.clone(),
-        }
+/// Whether both rows have the same key, in one of the keys of their table.
+fn share_key(table: &Table, one: &Row, other: &Row) -> bool {
+    let is_plain = |key: &&UniqueKey| key.predicate.is_none() && key.expressions.iter().all(Option::is_none);
+    table.keys.iter().filter(is_plain).any(|key| {
+        key.columns
+            .iter()
+            .all(|&column| match (one.get(column), other.get(column)) {
+                (Some(Value::Null), _) | (_, None) | (None, _) => false,
+                (Some(a), Some(b)) => same(a, b, Collation::Bytes) == Some(true),
+            })
     })
-    .collect()
 }
 
 impl Search<'_> {
-    /// Whether a member may see two rows with one key in one of these tables, its own and one that somebody else has taken
-    /// away since its snapshot.
-    fn may_see_two(&self, at: usize, own: &Overlay, read: &[TableId]) -> bool {
+    /// Whether a member may see two rows with one key in one of these tables: its own, and one that somebody before it
+    /// has taken away, but not yet when its snapshot was taken.
+    fn may_see_two(&self, at: usize, own: &Overlay, read: &[TableId], before: &Before) -> bool {
         let span = |member: usize| {
             let txn = &self.case.members[member].txn;
             (txn.sent(), txn.end.window().done)
         };
         let (begun, done) = span(at);
-        let is_beside = |other: &usize| {
-            let (theirs, ended) = span(*other);
-            *other != at && theirs <= done && ended >= begun
+        let is_beside = |other: usize| {
+            let (theirs, ended) = span(other);
+            theirs <= done && ended >= begun
         };
-        read.iter().any(|table| {
-            own.table(*table).is_some_and(|t| !t.inserted.is_empty())
-                && (0..self.frees.len()).any(|other| is_beside(&other) && self.frees[other].contains(table))
-        })
+        let catalog = &self.case.base.store.catalog;
+        read.iter()
+            .filter_map(|table| catalog.table(*table))
+            .any(|table| {
+                let of = |overlay: &'_ Overlay| overlay.table(table.storage).cloned().unwrap_or_default();
+                let made = of(own).inserted;
+                let beside = before.parts.iter().filter(|(other, _)| is_beside(*other));
+                !made.is_empty()
+                    && beside.map(|(_, theirs)| of(theirs)).any(|theirs| {
+                        let mut gone = theirs.replaced.values().map(|replaced| &replaced.before);
+                        gone.any(|gone| made.values().any(|made| share_key(table, gone, made)))
+                    })
+            })
     }
 
     /// Whether it was given up.
@@ -314,7 +310,7 @@ impl Search<'_> {
                 execute(&asked, number, step, &session, views)
             };
             let planned = &asked.prepared.planned;
-            if one_snapshot && self.may_see_two(at, &overlay, &planned.touches.read) {
+            if one_snapshot && self.may_see_two(at, &overlay, &planned.touches.read, before) {
                 let catalog = crate::state::View::catalog(&latest).clone();
                 session.set(planned, &step.seen.outcome, &catalog);
                 for &table in &planned.touches.written {
