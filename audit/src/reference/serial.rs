@@ -175,18 +175,17 @@ impl Search<'_> {
             theirs <= done && ended >= begun
         };
         let catalog = &self.case.base.store.catalog;
-        read.iter()
-            .filter_map(|table| catalog.table(*table))
-            .any(|table| {
-                let of = |overlay: &'_ Overlay| overlay.table(table.storage).cloned().unwrap_or_default();
-                let made = of(own).inserted;
-                let beside = before.parts.iter().filter(|(other, _)| is_beside(*other));
-                !made.is_empty()
-                    && beside.map(|(_, theirs)| of(theirs)).any(|theirs| {
-                        let mut gone = theirs.replaced.values().map(|replaced| &replaced.before);
-                        gone.any(|gone| made.values().any(|made| share_key(table, gone, made)))
-                    })
-            })
+        let mut tables = read.iter().filter_map(|table| catalog.table(*table));
+        tables.any(|table| {
+            let Some(own) = own.table(table.storage) else {
+                return false;
+            };
+            let beside = before.parts.iter().filter(|(other, _)| is_beside(*other));
+            let theirs = beside.filter_map(|(_, theirs)| theirs.table(table.storage));
+            let mut gone =
+                theirs.flat_map(|theirs| theirs.replaced.values().map(|replaced| &replaced.before));
+            gone.any(|gone| own.inserted.values().any(|made| share_key(table, gone, made)))
+        })
     }
 
     /// Whether it was given up.
