@@ -40,6 +40,8 @@ pub struct Footprint {
     unseen: Vec<(usize, Touch)>,
     /// Steps that may have written.
     writing: Vec<usize>,
+    /// Of these, the ones that make rows, or write those that are in their way.
+    inserting: Vec<usize>,
     /// Tables of which it is not known what was written.
     wild: Vec<TableId>,
     /// It is not known of any of its tables what was read or written there.
@@ -70,6 +72,7 @@ impl Footprint {
             // Where its level is not known, neither is what it should have found.
             beyond_rows: anything || attempt.changes_session || (txn.vague && writes),
             writing: attempt.wrote.clone(),
+            inserting: attempt.inserted.clone(),
             snapshot_done: attempt
                 .windows
                 .iter()
@@ -145,6 +148,7 @@ impl Footprint {
                 self.writing.push(step);
             }
         }
+        self.inserting.extend(other.inserting);
         self.run_wild(&other.wild);
         self.is_boundless &= other.is_boundless;
         self.elsewhere.extend(other.elsewhere);
@@ -267,7 +271,7 @@ impl Footprint {
             let is_other = |column: &usize| cell(before, *column) != cell(after, *column);
             keys().any(|(table, columns)| table != w.table || columns.iter().any(is_other))
         };
-        self.writing.contains(&step) && (nothing || written.any(is_keyed))
+        self.inserting.contains(&step) || (self.writing.contains(&step) && (nothing || written.any(is_keyed)))
     }
 
     /// Whether `other`, sent at `sent`, would have mattered to this one, `txn`, had it committed before. With

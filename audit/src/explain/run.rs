@@ -147,6 +147,8 @@ pub struct Attempt {
     pub wrong_steps: Vec<usize>,
     /// Steps that wrote rows.
     pub wrote: Vec<usize>,
+    /// Of these, the ones that make rows, or write those that are in their way.
+    pub inserted: Vec<usize>,
     /// Instants at which the answer says what was found.
     pub pinned: Vec<PointId>,
     /// Rows that it certainly held, where two transactions cannot.
@@ -209,6 +211,7 @@ impl Attempt {
             wrong: None,
             wrong_steps: Vec::new(),
             wrote: Vec::new(),
+            inserted: Vec::new(),
             pinned: Vec::new(),
             claims: Vec::new(),
             held: Vec::new(),
@@ -516,6 +519,9 @@ fn run_step(
     if succeeded || lost {
         if planned.may_write {
             attempt.wrote.push(at);
+            if matches!(planned.kind, Kind::Insert(_)) {
+                attempt.inserted.push(at);
+            }
             attempt
                 .may_have_written
                 .extend(planned.touches.written.iter().copied());
