@@ -178,7 +178,9 @@ fn a_catalog_that_changes_unseen_accuses_nobody() {
         println!("kept in {}/journal", journal.keep().display());
     }
     if late {
-        println!("the machine was too slow: something was changed later than had been said, so nothing follows");
+        println!(
+            "the machine was too slow: something was changed later than had been said, so nothing follows"
+        );
         return;
     }
     let rules: Vec<&str> = summary.violations.iter().map(|v| v.rule.as_str()).collect();
