@@ -728,6 +728,11 @@ impl Auditor {
             self.explainer.unlearn(txn, attempt, step);
             return;
         }
+        // A transaction whose end was not seen has its turn before some of those whom it saw.
+        if self.sequencer.is_unseen_before(txn.steps[step].seen.window.done) {
+            self.tally.count_unknown(attempt, "unseen_writers");
+            return;
+        }
         if self.explainer.explains_by_rows(&accusation) {
             let doubt = self.withheld.now().is_in_doubt().then_some(withhold::REASON);
             self.tally.count(attempt, txn.level, "candidates", doubt);

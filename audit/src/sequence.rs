@@ -132,6 +132,12 @@ impl Sequencer {
         all.map(|(_, txn)| txn)
     }
 
+    /// Whether something that nobody saw, and whose turn is still to come, may have happened before `at`.
+    pub fn is_unseen_before(&self, at: Nanos) -> bool {
+        let before = self.waiting.iter().take_while(|(((sent, _), _), _)| *sent <= at);
+        before.into_iter().any(|(_, item)| matches!(item, Item::Gap(_)))
+    }
+
     /// When something happens next that is no transaction, and more than the end of a session.
     pub fn next_other(&self) -> Option<Nanos> {
         let is_other = |item: &Item| !matches!(item, Item::Transaction(_) | Item::SessionEnd(_));

@@ -30,7 +30,7 @@ use crate::value::Value;
 use crate::value::compare::same_cells;
 use crate::verdict::TxnId;
 use pgassay_rules::profile::LevelRules;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -815,10 +815,11 @@ impl World {
         self.order
             .settle(horizon, |_, commit| settled.extend_from_slice(&commit.rows));
         let (below, order) = (self.order.settled(), &self.order);
-        self.firsts
-            .retain(|(first, _)| order.iter().any(|(_, commit)| commit.txn.id == *first));
-        self.deciding
-            .retain(|deciding| order.iter().any(|(_, commit)| commit.txn.id == deciding.about));
+        if !self.firsts.is_empty() || !self.deciding.is_empty() {
+            let kept: FxHashSet<TxnId> = order.iter().map(|(_, commit)| commit.txn.id).collect();
+            self.firsts.retain(|(first, _)| kept.contains(first));
+            self.deciding.retain(|deciding| kept.contains(&deciding.about));
+        }
         for (table, id) in settled {
             self.store.prune(table, id, below);
         }

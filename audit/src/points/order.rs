@@ -16,6 +16,8 @@ use crate::assemble::Transaction;
 use crate::reference::Member;
 use crate::state::{RowId, TableId};
 use crate::trace::{Nanos, Window};
+use crate::verdict::TxnId;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -136,28 +138,33 @@ impl Order {
 
     /// Every commit lies where it may lie here, or where it may lie in another order of the same commits.
     pub fn widen(&mut self, other: &Order) {
-        let is_moved = |commit: &Commit| commit.observed != commit.txn.end.window();
-        let of = |order: &Order| {
-            let moved = order.iter().filter(|(_, commit)| is_moved(commit));
-            moved.map(|(_, commit)| commit.txn.id).collect::<Vec<_>>()
+        let moved: FxHashSet<TxnId> = self.moved().chain(other.moved()).collect();
+        if moved.is_empty() {
+            return;
+        }
+        let of_moved = |order: &Order| -> FxHashMap<TxnId, (CommitId, Window, Nanos, Nanos)> {
+            let commits = order.iter().filter(|(_, commit)| moved.contains(&commit.txn.id));
+            let place = |(id, c): (CommitId, &Commit)| (c.txn.id, (id, c.observed, c.lo, c.hi));
+            commits.map(place).collect()
         };
-        let mut moved = of(self);
-        moved.extend(of(other));
-        for txn in moved {
-            let find = |order: &Order| {
-                let found = order.iter().find(|(_, commit)| commit.txn.id == txn);
-                found.map(|(id, commit)| (id, commit.observed, commit.lo, commit.hi))
-            };
-            let (Some((id, observed, ..)), Some((_, theirs, lo, hi))) = (find(self), find(other)) else {
+        let theirs = of_moved(other);
+        for (txn, (id, observed, ..)) in of_moved(self) {
+            let Some((_, other, lo, hi)) = theirs.get(&txn) else {
                 continue;
             };
-            if observed != theirs
+            if observed != *other
                 && let Some(commit) = self.get_mut(id)
             {
-                commit.observed = observed.hull(theirs);
-                (commit.lo, commit.hi) = (commit.lo.min(lo), commit.hi.max(hi));
+                commit.observed = observed.hull(*other);
+                (commit.lo, commit.hi) = (commit.lo.min(*lo), commit.hi.max(*hi));
             }
         }
+    }
+
+    /// Those who lie in another window than that of their end.
+    fn moved(&self) -> impl Iterator<Item = TxnId> + '_ {
+        let moved = |commit: &&Arc<Commit>| commit.observed != commit.txn.end.window();
+        self.open.iter().filter(moved).map(|commit| commit.txn.id)
     }
 
     /// Whether both know the same of the same commits, whatever their ids.

@@ -45,7 +45,11 @@ impl<T: Clone> Queue<T> {
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
-        (0..self.len).filter_map(|at| self.get(at))
+        let blocks = self.blocks.iter().enumerate();
+        blocks.flat_map(|(at, block)| match at {
+            0 => block[self.gone..].iter(),
+            _ => block.iter(),
+        })
     }
 
     pub fn push_back(&mut self, item: T) {

@@ -11,6 +11,7 @@
 
 pub mod base;
 mod keys;
+mod newest;
 pub mod points;
 mod state;
 pub mod serial;

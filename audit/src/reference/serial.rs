@@ -5,24 +5,23 @@
 //! transaction that ended before another began must come first.
 //!
 //! Nobody sees what was not yet asked for: a transaction may come behind others that it cannot have seen, but only if
-//! what each of them wrote makes no difference to it. (Where a snapshot is kept, this has an exception that no serial order
-//! knows: whoever makes a row with a key that somebody else has set free since sees both rows, and the server lets both
-//! commit. What is read of that table from then on is not promised.) So its statements must agree, and write the same, with what those
-//! before it left who had asked for it (where snapshots are taken in real time: for their commit) by then; and still so
-//! when the others are added, one after the other.
+//! what each of them wrote makes no difference to it. (Where a snapshot is kept, this has exceptions that no serial order
+//! knows: [`newest`].) So its statements must agree, and write the same, with what those before it left who had asked for it
+//! (where snapshots are taken in real time: for their commit) by then; and still so when the others are added, one after
+//! the other.
 
 use super::base::{CaseView, Delta, Me};
-use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, overwrites_unseen, plan};
+use super::{Case, Decision, Done, Member, NODES_MAX, execute, is_judged, newest, overwrites_unseen, plan};
 use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
-use crate::state::catalog::{Table, UniqueKey};
+use crate::sql::plan::Touches;
 use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Outcome};
+use crate::value::Collation;
 use crate::value::compare::same;
-use crate::value::{Collation, Value};
 use pgassay_rules::profile::{ReadPoint, RealTime, Writes};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -148,44 +147,22 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     }
 }
 
-/// Whether both rows have the same key, in one of the keys of their table.
-fn share_key(table: &Table, one: &Row, other: &Row) -> bool {
-    let is_plain = |key: &&UniqueKey| key.predicate.is_none() && key.expressions.iter().all(Option::is_none);
-    table.keys.iter().filter(is_plain).any(|key| {
-        key.columns
-            .iter()
-            .all(|&column| match (one.get(column), other.get(column)) {
-                (Some(Value::Null), _) | (_, None) | (None, _) => false,
-                (Some(a), Some(b)) => same(a, b, Collation::Bytes) == Some(true),
-            })
-    })
-}
-
 impl Search<'_> {
-    /// Whether a member may see two rows with one key in one of these tables: its own, and one that somebody before it
-    /// has taken away, but not yet when its snapshot was taken.
-    fn may_see_two(&self, at: usize, own: &Overlay, read: &[TableId], before: &Before) -> bool {
-        let span = |member: usize| {
-            let txn = &self.case.members[member].txn;
-            (txn.sent(), txn.end.window().done)
-        };
-        let (begun, done) = span(at);
-        let is_beside = |other: usize| {
-            let (theirs, ended) = span(other);
-            theirs <= done && ended >= begun
-        };
-        let catalog = &self.case.base.store.catalog;
-        let mut tables = read.iter().filter_map(|table| catalog.table(*table));
-        tables.any(|table| {
-            let Some(own) = own.table(table.storage) else {
-                return false;
-            };
-            let beside = before.parts.iter().filter(|(other, _)| is_beside(*other));
-            let theirs = beside.filter_map(|(_, theirs)| theirs.table(table.storage));
-            let mut gone =
-                theirs.flat_map(|theirs| theirs.replaced.values().map(|replaced| &replaced.before));
-            gone.any(|gone| own.inserted.values().any(|made| share_key(table, gone, made)))
-        })
+    /// The tables in which nobody can tell what a statement that keeps a snapshot has done, and why.
+    fn unsure(
+        &self,
+        at: usize,
+        own: &Overlay,
+        touches: &Touches,
+        before: &Before,
+        alone: &Done,
+    ) -> Option<(Vec<TableId>, &'static str)> {
+        let earlier = before.parts.iter().map(|(other, theirs)| (*other, &**theirs));
+        if newest::may_see_two(self.case, at, own, &touches.read, earlier) {
+            return Some((touches.written.clone(), "two_rows_with_one_key"));
+        }
+        let tables = newest::unsure_of_children(self.case, at, &touches.written, alone);
+        (!tables.is_empty()).then_some((tables, "children_at_several_instants"))
     }
 
     /// Whether it was given up.
@@ -309,11 +286,16 @@ impl Search<'_> {
                 execute(&asked, number, step, &session, views)
             };
             let planned = &asked.prepared.planned;
-            if one_snapshot && self.may_see_two(at, &overlay, &planned.touches.read, before) {
+            let alone = on(&latest, &latest);
+            let unsure = match one_snapshot {
+                true => self.unsure(at, &overlay, &planned.touches, before, &alone),
+                false => None,
+            };
+            if let Some((tables, reason)) = unsure {
                 let catalog = crate::state::View::catalog(&latest).clone();
                 session.set(planned, &step.seen.outcome, &catalog);
-                for &table in &planned.touches.written {
-                    let reason = "two_rows_with_one_key".to_owned();
+                for table in tables {
+                    let reason = reason.to_owned();
                     overlay.apply(&Effect::Havoc { table, reason }, number);
                 }
                 continue;
@@ -325,7 +307,7 @@ impl Search<'_> {
                 effects,
                 change,
                 ..
-            } = on(&latest, &latest);
+            } = alone;
             for (nth, seen) in seen.iter().enumerate() {
                 if agrees.is_err() {
                     break;

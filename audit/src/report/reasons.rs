@@ -152,6 +152,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "unseen_rows",
         "rows that nobody has seen may belong to the answer",
     ),
+    (
+        "unseen_writers",
+        "something was not seen that may have been written before it was read",
+    ),
     ("work_budget", "the search was given up after its share of work"),
 ];
 

@@ -10,7 +10,7 @@
 use crate::history::History;
 use crate::judges::{Verdict, audit_records, reference};
 use crate::lose::{Losses, lose, tell};
-use crate::simulate::{self, Isolation, Plan, Wishes};
+use crate::simulate::{self, Child, Isolation, Plan, Wishes};
 use crate::{mutate, number};
 use fastrand::Rng;
 use pgassay_audit::report;
@@ -37,6 +37,8 @@ impl Case {
             mixed: rng.bool() && !all_serializable,
             singly: false,
             by_key: false,
+            distinct: rng.u8(0..3) == 0,
+            child: Child::random(rng),
         };
         let levels = [
             Isolation::ReadCommitted,
@@ -161,6 +163,8 @@ fn whoever_knows_less_says_nothing_that_the_whole_truth_does_not() {
         let wishes = Wishes {
             // The reference checker does not tell the instants of several rows apart.
             singly: true,
+            distinct: rng.u8(0..3) == 0,
+            child: Child::random(&mut rng),
             ..Wishes::default()
         };
         let level = if rng.bool() {

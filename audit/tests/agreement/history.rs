@@ -4,6 +4,7 @@
 //!
 //! Always true: a statement's `Begin` comes before its `End`, and a session has one statement under way.
 
+use crate::simulate::Child;
 use std::fmt::Write;
 
 /// A row: both tables have two columns, and the first is never NULL.
@@ -42,6 +43,10 @@ pub struct History {
     /// What is in the tables when it begins.
     pub kv: Vec<Pair>,
     pub bag: Vec<Pair>,
+    /// The second column of `kv` is unique, too.
+    pub distinct: bool,
+    /// The rows of `bag` refer to those of `kv`.
+    pub child: Option<Child>,
     /// What somebody on the side saw of both, in the statements of session 0, one after the other.
     pub looks: Vec<(Vec<Pair>, Vec<Pair>)>,
     /// Each session's isolation level.
@@ -70,9 +75,16 @@ impl History {
     }
 
     pub fn setup(&self) -> String {
-        let mut text =
-            "init: create table kv (k int primary key, v int)\ninit: create table bag (a int, b int)\n"
-                .to_owned();
+        let unique = if self.distinct { " unique" } else { "" };
+        let child = match self.child {
+            None => "",
+            Some(Child::Keeps) => " references kv",
+            Some(Child::Cascades) => " references kv on delete cascade",
+        };
+        let mut text = format!(
+            "init: create table kv (k int primary key, v int{unique})\n\
+             init: create table bag (a int{child}, b int)\n"
+        );
         for (name, rows) in [("kv", &self.kv), ("bag", &self.bag)] {
             let rows: Vec<String> = rows.iter().map(|(k, v)| format!("({k}, {})", cell(*v))).collect();
             if !rows.is_empty() {

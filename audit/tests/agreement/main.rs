@@ -29,7 +29,7 @@ mod totals;
 use fastrand::Rng;
 use history::History;
 use judges::{Verdict, audit, reference};
-use simulate::{Isolation, Plan, Wishes};
+use simulate::{Child, Isolation, Plan, Wishes};
 use std::collections::BTreeMap;
 
 const MUTATIONS: usize = 4;
@@ -59,6 +59,8 @@ fn plan(seed: u64, sessions: usize, each: usize) -> (Plan, bool, u64) {
     let wishes = Wishes {
         // The reference checker does not tell the instants of several rows apart.
         singly: true,
+        distinct: rng.u8(0..3) == 0,
+        child: Child::random(&mut rng),
         ..Wishes::default()
     };
     let plan = Plan::random(&mut rng, sessions, each, wishes, level);

@@ -3,7 +3,7 @@
 //! Always true: versions are ordered by the number of the commit that made them; whoever has written a row is its owner
 //! until he has ended.
 
-use super::query::Table;
+use super::query::{Table, Unique};
 use crate::history::Pair;
 use fastrand::Rng;
 use std::cell::RefCell;
@@ -15,8 +15,12 @@ struct Row {
     /// By commit number; `None` is deleted.
     versions: Vec<(u64, Option<Pair>)>,
     owner: Option<usize>,
-    /// Keys that its owner has given to it.
-    claimed: Vec<i64>,
+    /// Its owner does more than writing what nobody refers to.
+    is_owned_whole: bool,
+    /// Who refers to it.
+    sharers: Vec<usize>,
+    /// What its owner has made of it.
+    claimed: Vec<Pair>,
 }
 
 /// What a transaction has made so far.
@@ -24,6 +28,7 @@ struct Row {
 pub struct Own {
     pub rows: BTreeMap<usize, Option<Pair>>,
     locked: Vec<usize>,
+    shared: Vec<usize>,
     /// What it has looked at.
     pub reads: Vec<(Table, Option<Vec<i64>>)>,
 }
@@ -44,7 +49,18 @@ pub struct Database {
     mixes: Option<RefCell<Rng>>,
 }
 
-/// Who has a key.
+/// What a row is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// To refer to it.
+    Refer,
+    /// To write what nobody refers to.
+    Write,
+    /// For anything.
+    Whole,
+}
+
+/// Who has what is unique.
 pub enum Holder {
     Nobody,
     Row(usize),
@@ -57,6 +73,8 @@ impl Database {
             table,
             versions: vec![(0, Some(*row))],
             owner: None,
+            is_owned_whole: false,
+            sharers: Vec::new(),
             claimed: Vec::new(),
         };
         let kv = kv.iter().map(|r| row(Table::Kv, r));
@@ -136,6 +154,16 @@ impl Database {
         self.rows[row].versions.last().is_some_and(|(c, _)| *c > snapshot)
     }
 
+    /// Whether somebody else holds the row so that it cannot be had.
+    pub fn is_blocked(&self, row: usize, session: usize, need: Need) -> bool {
+        let owned = self.owner(row, session).is_some();
+        match need {
+            Need::Refer => owned && self.rows[row].is_owned_whole,
+            Need::Write => owned,
+            Need::Whole => owned || self.rows[row].sharers.iter().any(|s| *s != session),
+        }
+    }
+
     /// Who holds the row, if it is somebody else.
     pub fn owner(&self, row: usize, session: usize) -> Option<usize> {
         self.rows[row].owner.filter(|o| *o != session)
@@ -149,8 +177,27 @@ impl Database {
         }
     }
 
+    /// Whether somebody has set the key of a row free since a snapshot; with `distinct` its value is a key, too.
+    pub fn lost_its_keys_since(&self, row: usize, snapshot: u64, distinct: bool) -> bool {
+        let mut versions = self.rows[row].versions.windows(2);
+        versions.any(|pair| {
+            let ((_, before), (commit, after)) = (pair[0], pair[1]);
+            let keys = |made: Option<Pair>| made.map(|(k, v)| (k, v.filter(|_| distinct)));
+            commit > snapshot && keys(before) != keys(after)
+        })
+    }
+
+    /// Locks a row against those who would set its key free.
+    pub fn share(&mut self, own: &mut Own, session: usize, row: usize) {
+        if !own.shared.contains(&row) {
+            own.shared.push(row);
+            self.rows[row].sharers.push(session);
+        }
+    }
+
     /// Locks a row.
-    pub fn take(&mut self, own: &mut Own, session: usize, row: usize) {
+    pub fn take(&mut self, own: &mut Own, session: usize, row: usize, need: Need) {
+        self.rows[row].is_owned_whole |= need == Need::Whole;
         self.rows[row].owner = Some(session);
         if !own.locked.contains(&row) {
             own.locked.push(row);
@@ -159,35 +206,50 @@ impl Database {
 
     /// Writes a row that is locked.
     pub fn put(&mut self, own: &mut Own, row: usize, made: Option<Pair>) {
-        self.rows[row].claimed.extend(made.map(|(k, _)| k));
+        self.rows[row].claimed.extend(made);
         own.rows.insert(row, made);
     }
 
-    pub fn insert(&mut self, own: &mut Own, session: usize, table: Table, made: Pair) {
+    pub fn insert(&mut self, own: &mut Own, session: usize, table: Table, made: Pair) -> usize {
         let row = self.rows.len();
         self.rows.push(Row {
             table,
             versions: Vec::new(),
             owner: None,
+            is_owned_whole: false,
+            sharers: Vec::new(),
             claimed: Vec::new(),
         });
-        self.take(own, session, row);
+        self.take(own, session, row, Need::Whole);
         self.put(own, row, Some(made));
+        row
     }
 
-    /// Who has this key of `kv` now, whatever a snapshot says.
-    pub fn holder(&self, k: i64, own: &Own, session: usize, except: Option<usize>) -> Holder {
+    /// Who has in `kv` now what is unique of `wanted`, whatever a snapshot says.
+    pub fn holder(
+        &self,
+        unique: Unique,
+        wanted: Pair,
+        own: &Own,
+        session: usize,
+        except: Option<usize>,
+    ) -> Holder {
+        let wanted = unique.of(wanted);
+        if wanted.is_none() {
+            return Holder::Nobody;
+        }
+        let has = |row: Pair| unique.of(row) == wanted;
         for (id, row) in self.rows.iter().enumerate() {
             if row.table != Table::Kv || Some(id) == except {
                 continue;
             }
             let committed = row.versions.last().and_then(|(_, v)| *v);
-            let is_claimed = row.claimed.contains(&k) || committed.is_some_and(|(key, _)| key == k);
+            let is_claimed = row.claimed.iter().any(|made| has(*made)) || committed.is_some_and(has);
             // Inserted, changed or deleted by somebody who has not ended: wait for it.
             if is_claimed && self.owner(id, session).is_some() {
                 return Holder::Waits(id);
             }
-            if self.newest(id, own).is_some_and(|(key, _)| key == k) {
+            if self.newest(id, own).is_some_and(has) {
                 return Holder::Row(id);
             }
         }
@@ -195,23 +257,27 @@ impl Database {
     }
 
     /// Undoes what was done since a savepoint.
-    pub fn back_to(&mut self, own: &mut Own, saved: Own) {
+    pub fn back_to(&mut self, own: &mut Own, session: usize, saved: Own) {
+        for row in own.shared.iter().filter(|r| !saved.shared.contains(r)) {
+            self.rows[*row].sharers.retain(|s| *s != session);
+        }
         for row in own.locked.iter().filter(|r| !saved.locked.contains(r)) {
             self.rows[*row].owner = None;
+            self.rows[*row].is_owned_whole = false;
             self.rows[*row].claimed.clear();
         }
         let reads = std::mem::take(&mut own.reads);
         *own = Own { reads, ..saved };
     }
 
-    pub fn release(&mut self, own: &mut Own) {
-        self.back_to(own, Own::default());
+    pub fn release(&mut self, own: &mut Own, session: usize) {
+        self.back_to(own, session, Own::default());
         own.reads.clear();
     }
 
     /// Makes everything visible; with the snapshot of a transaction that was promised a serial order, only if there
     /// still is one. Otherwise everything is undone.
-    pub fn commit(&mut self, own: &mut Own, serial: Option<u64>) -> bool {
+    pub fn commit(&mut self, own: &mut Own, session: usize, serial: Option<u64>) -> bool {
         let commit = self.clock + 1;
         if let Some(snapshot) = serial {
             let written = own.rows.iter().flat_map(|(id, made)| {
@@ -227,7 +293,7 @@ impl Database {
             });
             if self.has_cycle() {
                 self.committed.pop();
-                self.release(own);
+                self.release(own, session);
                 return false;
             }
         }
@@ -235,7 +301,7 @@ impl Database {
         for (row, made) in std::mem::take(&mut own.rows) {
             self.rows[row].versions.push((commit, made));
         }
-        self.release(own);
+        self.release(own, session);
         true
     }
 

@@ -14,13 +14,13 @@ pub mod database;
 pub mod plan;
 pub mod query;
 
-pub use plan::{Isolation, Plan, Wishes};
+pub use plan::{Child, Isolation, Plan, Wishes};
 
-use crate::history::{Answer, Event, History, Statement};
-use database::{Database, Holder, Own};
+use crate::history::{Answer, Event, History, Pair, Statement};
+use database::{Database, Holder, Need, Own};
 use fastrand::Rng;
 use plan::Move;
-use query::{Query, Table};
+use query::{Query, Table, Unique};
 use std::collections::VecDeque;
 
 /// What is left to do of a statement that writes.
@@ -30,8 +30,16 @@ enum Task {
     Row(usize),
     /// To write a row that is locked, under another key.
     Rekeyed(usize),
+    /// To see that nobody else has the value of a row that was written.
+    Distinct(usize),
+    /// To see that a row of `kv` has this key, and to hold it; which one, once it was waited for.
+    Refers(i64, Option<usize>),
+    /// To see who refers to a key that was set free.
+    Orphans { of: i64, cascades: bool },
+    /// To see that a row that refers to one that is gone is gone, too; if it cascades, to delete it.
+    Orphan { row: usize, cascades: bool },
     /// To insert a row.
-    Insert(Table, (i64, Option<i64>)),
+    Insert(Table, Pair),
 }
 
 enum Phase {
@@ -62,7 +70,7 @@ struct Session {
     saved: Option<Own>,
     phase: Phase,
     statement: usize,
-    waits_for: Option<usize>,
+    waits_for: Option<(usize, Need)>,
     /// The client is gone; the server goes on with what it was asked.
     lost: bool,
 }
@@ -103,6 +111,8 @@ pub fn play(plan: &Plan, seed: u64) -> History {
         history: History {
             kv: plan.kv.clone(),
             bag: plan.bag.clone(),
+            distinct: plan.wishes.distinct,
+            child: plan.wishes.child,
             levels: sessions.iter().map(|s| (s.id, s.level.sql())).collect(),
             ..History::default()
         },
@@ -208,7 +218,7 @@ impl Game {
     fn is_waiting(&self, session: &Session) -> bool {
         session
             .waits_for
-            .is_some_and(|row| self.database.owner(row, session.id).is_some())
+            .is_some_and(|(row, need)| self.database.is_blocked(row, session.id, need))
     }
 
     fn begin(&mut self, session: &mut Session, sql: String) {
@@ -263,7 +273,7 @@ impl Game {
                 }
                 Move::RollbackTo => {
                     let saved = session.saved.clone().expect("a savepoint was set before");
-                    self.database.back_to(&mut session.own, saved);
+                    self.database.back_to(&mut session.own, session.id, saved);
                     session.failed = false;
                     session.phase = Phase::Answered(Answer::Plain);
                 }
@@ -276,7 +286,7 @@ impl Game {
                 }
                 Move::Rollback => {
                     session.failed = false;
-                    self.database.release(&mut session.own);
+                    self.database.release(&mut session.own, session.id);
                     session.phase = Phase::Answered(Answer::Plain);
                 }
             },
@@ -291,7 +301,7 @@ impl Game {
                 self.end(session, answer);
                 if session.lost {
                     // Nobody asks for more, and what was not committed is undone.
-                    self.database.release(&mut session.own);
+                    self.database.release(&mut session.own, session.id);
                     session.txn = session.script.len();
                     return;
                 }
@@ -330,8 +340,11 @@ impl Game {
     /// Whether it could commit; otherwise it is undone.
     fn commit(&mut self, session: &mut Session) -> bool {
         let serial = self.wishes.serial && session.level == Isolation::Serializable;
-        self.database
-            .commit(&mut session.own, serial.then_some(session.snapshot).flatten())
+        self.database.commit(
+            &mut session.own,
+            session.id,
+            serial.then_some(session.snapshot).flatten(),
+        )
     }
 
     /// The statement fails; so does its transaction.
@@ -341,10 +354,10 @@ impl Game {
             // The locks of a failed block are gone; rolling back to a savepoint brings back the earlier ones.
             true => {
                 let kept = session.saved.clone().unwrap_or_default();
-                self.database.back_to(&mut session.own, kept);
+                self.database.back_to(&mut session.own, session.id, kept);
                 session.failed = true;
             }
-            false => self.database.release(&mut session.own),
+            false => self.database.release(&mut session.own, session.id),
         }
         session.phase = Phase::Answered(Answer::Error(code));
     }
@@ -358,6 +371,9 @@ impl Game {
         };
         session.snapshot = Some(snapshot);
         session.own.reads.extend(query.reads());
+        if (self.wishes.distinct || self.wishes.child.is_some()) && query.writes() {
+            session.own.reads.extend([(Table::Kv, None), (Table::Bag, None)]);
+        }
         let visible = |table: Table| self.database.visible(table, &session.own, snapshot);
         let query = match query {
             Query::Blind(inner) => inner,
@@ -435,14 +451,21 @@ impl Game {
         };
         let done = match task {
             Task::Row(row) => self.write_row(session, asked, row, &mut left),
-            Task::Rekeyed(row) => self.rekey(session, asked, row),
-            Task::Insert(table, made) => self.insert(session, asked, table, made),
+            Task::Rekeyed(row) => self.rekey(session, asked, row, &mut left),
+            Task::Distinct(row) => self.compare(session, row),
+            Task::Refers(k, row) => self.refer(session, k, row),
+            Task::Orphans { of, cascades } => self.look_for_orphans(session, of, cascades, &mut left),
+            Task::Orphan { row, cascades } => self.see_off(session, row, cascades),
+            Task::Insert(table, made) => self.insert(session, asked, table, made, &mut left),
         };
         match done {
             Done::Failed(code) => return self.fail(session, code),
-            Done::Waits(row) => {
-                session.waits_for = Some(row);
-                left.push_front(task);
+            Done::Waits(row, need) => {
+                session.waits_for = Some((row, need));
+                left.push_front(match task {
+                    Task::Refers(k, _) => Task::Refers(k, Some(row)),
+                    task => task,
+                });
             }
             Done::Nothing => {}
             Done::Row(k, v) => {
@@ -460,10 +483,16 @@ impl Game {
         row: usize,
         left: &mut VecDeque<Task>,
     ) -> Done {
-        if self.database.owner(row, session.id).is_some() {
+        let need = match query {
+            Query::Set { of, .. } | Query::Add { of, .. } if of.0 == Table::Bag || !self.wishes.distinct => {
+                Need::Write
+            }
+            _ => Need::Whole,
+        };
+        if self.database.is_blocked(row, session.id, need) {
             return match query {
                 Query::Lock { skip: true, .. } => Done::Nothing,
-                _ => Done::Waits(row),
+                _ => Done::Waits(row, need),
             };
         }
         if self.is_too_new(session, row) {
@@ -474,7 +503,7 @@ impl Game {
         let Some((k, v)) = now.filter(|now| of.1.holds(*now)) else {
             return Done::Nothing;
         };
-        self.database.take(&mut session.own, session.id, row);
+        self.database.take(&mut session.own, session.id, row, need);
         let made = match query {
             Query::Set { v, .. } => Some((k, Some(*v))),
             Query::Add { d, .. } => Some((k, v.map(|v| v + d))),
@@ -491,18 +520,131 @@ impl Game {
             _ => None,
         };
         self.database.put(&mut session.own, row, made);
+        if made.is_some_and(|made| made.1 != v) && of.0 == Table::Kv {
+            self.is_to_be_distinct(row, left);
+        }
+        if let (None, Table::Kv, Some(child)) = (made, of.0, self.wishes.child) {
+            let cascades = child == Child::Cascades;
+            left.push_back(Task::Orphans { of: k, cascades });
+        }
         let (k, v) = made.unwrap_or((k, v));
         Done::Row(k, v)
     }
 
-    fn rekey(&mut self, session: &mut Session, query: &Query, row: usize) -> Done {
-        let (Query::Rekey { to, .. }, Some((_, v))) = (query, self.database.newest(row, &session.own)) else {
+    fn is_to_be_distinct(&self, row: usize, left: &mut VecDeque<Task>) {
+        if self.wishes.distinct {
+            left.push_front(Task::Distinct(row));
+        }
+    }
+
+    fn compare(&mut self, session: &mut Session, row: usize) -> Done {
+        let made = self.database.newest(row, &session.own).expect("it was written");
+        match self.holder(session, Unique::Value, made, Some(row)) {
+            Holder::Waits(other) => Done::Waits(other, Need::Write),
+            Holder::Row(_) => Done::Failed("23505"),
+            Holder::Nobody => Done::Nothing,
+        }
+    }
+
+    /// The row that is referred to is looked for in the snapshot, and is held if nobody sets its key free.
+    fn refer(&mut self, session: &mut Session, k: i64, waited_for: Option<usize>) -> Done {
+        let now = match session.level {
+            Isolation::ReadCommitted => self.database.now(),
+            _ => session.snapshot.expect("taken when the statement started"),
+        };
+        let found = waited_for.or_else(|| {
+            let mut visible = self.database.visible(Table::Kv, &session.own, now).into_iter();
+            visible.find(|(_, row)| row.0 == k).map(|(id, _)| id)
+        });
+        let Some(row) = found else {
+            return Done::Failed("23503");
+        };
+        if self.database.is_blocked(row, session.id, Need::Refer) {
+            return Done::Waits(row, Need::Refer);
+        }
+        let is_own = session.own.rows.contains_key(&row);
+        let distinct = self.wishes.distinct;
+        if session.level != Isolation::ReadCommitted
+            && !is_own
+            && self.database.lost_its_keys_since(row, now, distinct)
+        {
+            return Done::Failed("40001");
+        }
+        if self
+            .database
+            .newest(row, &session.own)
+            .is_none_or(|row| row.0 != k)
+        {
+            return Done::Failed("23503");
+        }
+        self.database.share(&mut session.own, session.id, row);
+        Done::Nothing
+    }
+
+    /// Whoever refers to a key is looked for among the newest rows, whatever the snapshot.
+    fn look_for_orphans(
+        &mut self,
+        session: &Session,
+        of: i64,
+        cascades: bool,
+        left: &mut VecDeque<Task>,
+    ) -> Done {
+        let newest = |table| self.database.visible(table, &session.own, self.database.now());
+        if cascades || newest(Table::Kv).iter().all(|(_, row)| row.0 != of) {
+            for (row, _) in newest(Table::Bag).into_iter().filter(|(_, row)| row.0 == of) {
+                left.push_front(Task::Orphan { row, cascades });
+            }
+        }
+        Done::Nothing
+    }
+
+    fn see_off(&mut self, session: &mut Session, row: usize, cascades: bool) -> Done {
+        let need = match cascades {
+            true => Need::Whole,
+            false => Need::Refer,
+        };
+        if self.database.is_blocked(row, session.id, need) {
+            return Done::Waits(row, need);
+        }
+        let is_gone = self.database.newest(row, &session.own).is_none();
+        if session.level != Isolation::ReadCommitted && !session.own.rows.contains_key(&row) {
+            let snapshot = session.snapshot.expect("taken when the statement started");
+            // The newest one is deleted only if it is in the snapshot, too.
+            if is_gone || (cascades && self.database.changed_since(row, snapshot)) {
+                return Done::Failed("40001");
+            }
+        }
+        if is_gone {
+            return Done::Nothing;
+        }
+        if !cascades {
+            return Done::Failed("23503");
+        }
+        self.database.take(&mut session.own, session.id, row, Need::Whole);
+        self.database.put(&mut session.own, row, None);
+        Done::Nothing
+    }
+
+    fn holder(&self, session: &Session, unique: Unique, wanted: Pair, except: Option<usize>) -> Holder {
+        self.database
+            .holder(unique, wanted, &session.own, session.id, except)
+    }
+
+    fn rekey(&mut self, session: &mut Session, query: &Query, row: usize, left: &mut VecDeque<Task>) -> Done {
+        let (Query::Rekey { to, .. }, Some((from, v))) = (query, self.database.newest(row, &session.own))
+        else {
             unreachable!("the row is locked")
         };
-        match self.database.holder(*to, &session.own, session.id, Some(row)) {
-            Holder::Waits(other) => Done::Waits(other),
+        match self.holder(session, Unique::Key, (*to, v), Some(row)) {
+            Holder::Waits(other) => Done::Waits(other, Need::Write),
             Holder::Row(_) => Done::Failed("23505"),
             Holder::Nobody => {
+                if self.wishes.child.is_some() && from != *to {
+                    left.push_back(Task::Orphans {
+                        of: from,
+                        cascades: false,
+                    });
+                }
                 self.database.put(&mut session.own, row, Some((*to, v)));
                 Done::Row(*to, v)
             }
@@ -514,16 +656,32 @@ impl Game {
         session: &mut Session,
         query: &Query,
         table: Table,
-        made: (i64, Option<i64>),
+        made: Pair,
+        left: &mut VecDeque<Task>,
     ) -> Done {
-        let there = match table {
-            Table::Bag => Holder::Nobody,
-            Table::Kv => self.database.holder(made.0, &session.own, session.id, None),
+        let there = match (table, query) {
+            (Table::Bag, _) => Holder::Nobody,
+            (Table::Kv, Query::Upsert { on, .. }) => match self.holder(session, *on, made, None) {
+                // What it does not arbitrate has to be free.
+                Holder::Nobody if *on == Unique::Value => {
+                    match self.holder(session, Unique::Key, made, None) {
+                        Holder::Row(_) => return Done::Failed("23505"),
+                        there => there,
+                    }
+                }
+                there => there,
+            },
+            (Table::Kv, _) => self.holder(session, Unique::Key, made, None),
         };
         match (there, query) {
-            (Holder::Waits(row), _) => Done::Waits(row),
+            (Holder::Waits(row), _) => Done::Waits(row, Need::Write),
             (Holder::Nobody, _) => {
-                self.database.insert(&mut session.own, session.id, table, made);
+                let row = self.database.insert(&mut session.own, session.id, table, made);
+                match table {
+                    Table::Kv => self.is_to_be_distinct(row, left),
+                    Table::Bag if self.wishes.child.is_some() => left.push_back(Task::Refers(made.0, None)),
+                    Table::Bag => {}
+                }
                 Done::Row(made.0, made.1)
             }
             (Holder::Row(row), Query::Upsert { .. }) if self.is_too_new(session, row) => {
@@ -533,8 +691,15 @@ impl Game {
             (Holder::Row(row), Query::Upsert { .. }) => {
                 let (k, v) = self.database.newest(row, &session.own).expect("it is there");
                 let now = (k, v.map(|v| v + 1));
-                self.database.take(&mut session.own, session.id, row);
+                let need = match self.wishes.distinct {
+                    true => Need::Whole,
+                    false => Need::Write,
+                };
+                self.database.take(&mut session.own, session.id, row, need);
                 self.database.put(&mut session.own, row, Some(now));
+                if v.is_some() {
+                    self.is_to_be_distinct(row, left);
+                }
                 Done::Row(now.0, now.1)
             }
             (Holder::Row(_), _) => Done::Failed("23505"),
@@ -572,6 +737,6 @@ impl Session {
 enum Done {
     Row(i64, Option<i64>),
     Nothing,
-    Waits(usize),
+    Waits(usize, Need),
     Failed(&'static str),
 }

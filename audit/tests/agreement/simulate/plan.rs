@@ -71,6 +71,27 @@ pub struct Wishes {
     pub singly: bool,
     /// Every row that is read may be that of another state.
     pub by_key: bool,
+    /// The second column of `kv` is unique, too.
+    pub distinct: bool,
+    /// The rows of `bag` refer to those of `kv`.
+    pub child: Option<Child>,
+}
+
+/// What becomes of the rows that refer to one that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    Keeps,
+    Cascades,
+}
+
+impl Child {
+    pub fn random(rng: &mut Rng) -> Option<Child> {
+        match rng.u8(0..6) {
+            0 => Some(Child::Keeps),
+            1 => Some(Child::Cascades),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +118,7 @@ impl Plan {
         Plan {
             kv: (1..=keys).map(|k| (k, value(rng, k * 10))).collect(),
             bag: (0..rng.i64(0..4))
-                .map(|n| (n % 2 + 1, value(rng, 5 * (n / 2 + 1))))
+                .map(|n| (n % keys.min(2) + 1, value(rng, 5 * (n / 2 + 1))))
                 .collect(),
             sessions: (0..rng.usize(2..=sessions))
                 .map(|_| {
@@ -109,6 +130,16 @@ impl Plan {
             looks: 0,
             wishes,
         }
+    }
+
+    fn has_upsert_on_value(&self) -> bool {
+        let moves = self
+            .sessions
+            .iter()
+            .flat_map(|(_, script)| script.iter().flatten());
+        moves
+            .into_iter()
+            .any(|m| matches!(m, Move::Run(query) if query.needs_distinct()))
     }
 
     /// Plans with a little less in them.
@@ -144,7 +175,10 @@ impl Plan {
         }
         for at in 0..self.kv.len() {
             with(&|p| {
-                p.kv.remove(at);
+                let (k, _) = p.kv.remove(at);
+                if p.wishes.child.is_some() {
+                    p.bag.retain(|(a, _)| *a != k);
+                }
             });
         }
         for at in 0..self.bag.len() {
@@ -157,6 +191,12 @@ impl Plan {
         }
         if self.wishes.lost {
             with(&|p| p.wishes.lost = false);
+        }
+        if self.wishes.child.is_some() {
+            with(&|p| p.wishes.child = None);
+        }
+        if self.wishes.distinct && !self.has_upsert_on_value() {
+            with(&|p| p.wishes.distinct = false);
         }
         all
     }

@@ -28,6 +28,29 @@ impl Table {
     }
 }
 
+/// A column of `kv` in which no value comes twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unique {
+    Key,
+    Value,
+}
+
+impl Unique {
+    fn name(self) -> &'static str {
+        match self {
+            Unique::Key => "k",
+            Unique::Value => "v",
+        }
+    }
+
+    pub fn of(self, (k, v): Pair) -> Option<i64> {
+        match self {
+            Unique::Key => Some(k),
+            Unique::Value => v,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Condition {
     All,
@@ -112,6 +135,7 @@ pub enum Query {
     },
     /// ON CONFLICT DO UPDATE, or DO NOTHING.
     Upsert {
+        on: Unique,
         rows: Vec<Pair>,
         nothing: bool,
         returning: bool,
@@ -131,7 +155,11 @@ pub enum Query {
 impl Query {
     pub fn random(rng: &mut Rng, keys: i64, wishes: Wishes) -> Query {
         let k = rng.i64(1..=keys + 1);
-        let v = rng.i64(1..60);
+        // Few values, where none may come twice.
+        let (v, d, next) = match wishes.distinct {
+            true => (rng.i64(1..=keys + 1) * 10, rng.i64(0..3) * 10, 10),
+            false => (rng.i64(1..60), rng.i64(1..5), 1),
+        };
         let table = if rng.u8(0..3) == 0 { Table::Bag } else { Table::Kv };
         let condition = match rng.u8(0..7) {
             0 => Condition::All,
@@ -154,11 +182,7 @@ impl Query {
                 skip: rng.u8(0..3) == 0,
             },
             9..=10 => Query::Set { v, of, returning },
-            11..=13 => Query::Add {
-                d: rng.i64(1..5),
-                of,
-                returning,
-            },
+            11..=13 => Query::Add { d, of, returning },
             14 => Query::Rekey {
                 from: k,
                 to: rng.i64(1..=keys + 1),
@@ -167,23 +191,28 @@ impl Query {
             15..=17 => {
                 let mut rows = vec![(k, null_or(rng, v))];
                 if rng.u8(0..4) == 0 {
-                    rows.push((k % (keys + 1) + 1, null_or(rng, v + 1)));
+                    rows.push((k % (keys + 1) + 1, null_or(rng, v + next)));
                 }
                 Query::Insert { table, rows }
             }
             18..=20 => {
                 let mut rows = vec![(k, null_or(rng, v))];
                 if !wishes.singly && rng.bool() {
-                    rows.push((k % (keys + 1) + 1, Some(v + 1)));
+                    rows.push((k % (keys + 1) + 1, Some(v + next)));
                 }
+                let on = match wishes.distinct && rng.bool() {
+                    true => Unique::Value,
+                    false => Unique::Key,
+                };
                 Query::Upsert {
+                    on,
                     rows,
                     nothing: rng.u8(0..3) == 0,
                     returning,
                 }
             }
             21 => Query::Copy(condition),
-            22 => Query::Move(condition),
+            22 if wishes.child.is_none() => Query::Move(condition),
             _ => Query::Delete { of, returning },
         };
         match wishes.blind && query.writes() && rng.u8(0..6) == 0 {
@@ -192,7 +221,7 @@ impl Query {
         }
     }
 
-    fn writes(&self) -> bool {
+    pub fn writes(&self) -> bool {
         !matches!(
             self,
             Query::Value(_)
@@ -202,6 +231,14 @@ impl Query {
                 | Query::Count(_)
                 | Query::Lock { .. }
         )
+    }
+
+    pub fn needs_distinct(&self) -> bool {
+        match self {
+            Query::Upsert { on, .. } => *on == Unique::Value,
+            Query::Blind(inner) => inner.needs_distinct(),
+            _ => false,
+        }
     }
 
     pub fn sql(&self) -> String {
@@ -253,6 +290,7 @@ impl Query {
             }
             Query::Insert { table, rows } => format!("insert into {} values {}", table.name(), values(rows)),
             Query::Upsert {
+                on,
                 rows,
                 nothing,
                 returning,
@@ -264,8 +302,9 @@ impl Query {
                 };
                 let returned = back(Table::Kv, returning);
                 format!(
-                    "insert into kv values {} on conflict (k) do {what}{returned}",
-                    values(rows)
+                    "insert into kv values {} on conflict ({}) do {what}{returned}",
+                    values(rows),
+                    on.name()
                 )
             }
             Query::Copy(of) => format!("insert into bag select k, v from kv{}", of.sql(Table::Kv)),

@@ -1,0 +1,125 @@
+//! Where whoever keeps a snapshot looks at the newest rows, which no serial order knows.
+//!
+//! In: what a member of a case does, and who else was there at the same time. Out: whether what it finds, and does, may be
+//! otherwise than in every serial order although the server keeps its promise.
+//!
+//! Two questions are asked of the newest rows, whatever the snapshot: who has a key that is given to a row, and who refers to
+//! a key that is set free. The server lets both commit, even where the snapshot showed something else.
+
+use super::{Case, Done};
+use crate::control::Control;
+use crate::explain::asked::Asked;
+use crate::interpret::Effect;
+use crate::state::catalog::{ForeignKey, Table, UniqueKey};
+use crate::state::overlay::Overlay;
+use crate::state::{Catalog, Row, TableId};
+use crate::value::compare::same;
+use crate::value::{Collation, Value};
+use pgassay_rules::anomaly::MISSING_ERROR;
+
+/// Whether both were under way at some time.
+fn overlap(case: &Case<'_>, one: usize, other: usize) -> bool {
+    let span = |member: usize| {
+        let txn = &case.members[member].txn;
+        (txn.sent(), txn.end.window().done)
+    };
+    let ((begun, done), (theirs, ended)) = (span(one), span(other));
+    theirs <= done && ended >= begun
+}
+
+/// Whether a member may see two rows with one key in one of these tables: its own, and one that somebody `before` it has
+/// taken away, but not yet when its snapshot was taken.
+pub(super) fn may_see_two<'o>(
+    case: &Case<'_>,
+    at: usize,
+    own: &Overlay,
+    read: &[TableId],
+    before: impl Iterator<Item = (usize, &'o Overlay)> + Clone,
+) -> bool {
+    let catalog = &case.base.store.catalog;
+    let mut tables = read.iter().filter_map(|table| catalog.table(*table));
+    tables.any(|table| {
+        let Some(own) = own.table(table.storage) else {
+            return false;
+        };
+        let beside = before.clone().filter(|(other, _)| overlap(case, at, *other));
+        let theirs = beside.filter_map(|(_, theirs)| theirs.table(table.storage));
+        let mut gone = theirs.flat_map(|theirs| theirs.replaced.values().map(|replaced| &replaced.before));
+        gone.any(|gone| own.inserted.values().any(|made| share_key(table, gone, made)))
+    })
+}
+
+/// Whether both rows have the same key, in one of the keys of their table.
+fn share_key(table: &Table, one: &Row, other: &Row) -> bool {
+    let is_plain = |key: &&UniqueKey| key.predicate.is_none() && key.expressions.iter().all(Option::is_none);
+    table.keys.iter().filter(is_plain).any(|key| {
+        key.columns
+            .iter()
+            .all(|&column| match (one.get(column), other.get(column)) {
+                (Some(Value::Null), _) | (_, None) | (None, _) => false,
+                (Some(a), Some(b)) => same(a, b, Collation::Bytes) == Some(true),
+            })
+    })
+}
+
+/// The tables in which nobody can tell what a member has done: it set keys free, or could not have, to which rows refer
+/// that somebody else may have taken away or put there meanwhile. `written`: where it may write.
+pub(super) fn unsure_of_children(
+    case: &Case<'_>,
+    at: usize,
+    written: &[TableId],
+    done: &Done,
+) -> Vec<TableId> {
+    let catalog = &case.base.store.catalog;
+    let is_freed = |key: &ForeignKey| {
+        let parent = catalog.storage(key.target);
+        done.effects.iter().any(|effect| match effect {
+            Effect::Delete { table, .. } => *table == parent,
+            Effect::Update {
+                table, before, after, ..
+            } => *table == parent && !share_cells(&key.target_columns, before, after),
+            _ => false,
+        })
+    };
+    let refused = done
+        .agrees
+        .as_ref()
+        .is_err_and(|difference| difference.rule.name == MISSING_ERROR.name);
+    let parents = written.iter().filter_map(|table| catalog.table(*table));
+    let children = parents.flat_map(|parent| parent.referenced_by.iter().map(move |child| (parent, child)));
+    let mut unsure = Vec::new();
+    for (parent, child) in children {
+        let Some(child) = catalog.table(*child) else {
+            continue;
+        };
+        let mut keys = child.foreign_keys.iter().filter(|key| key.target == parent.id);
+        if keys.any(|key| refused || is_freed(key)) && is_written_beside(case, at, child.id, catalog) {
+            unsure.extend([parent.storage, child.storage]);
+        }
+    }
+    unsure
+}
+
+fn share_cells(columns: &[usize], one: &Row, other: &Row) -> bool {
+    let cells = |column: &usize| one.get(*column).zip(other.get(*column));
+    columns
+        .iter()
+        .all(|column| cells(column).is_some_and(|(a, b)| same(a, b, Collation::Bytes) == Some(true)))
+}
+
+/// Whether somebody else may have written a table meanwhile.
+fn is_written_beside(case: &Case<'_>, at: usize, table: TableId, catalog: &Catalog) -> bool {
+    let others = (0..case.members.len()).filter(|other| *other != at && overlap(case, at, *other));
+    others.map(|other| &case.members[other]).any(|member| {
+        let session = member.session.at(member.txn.id.number);
+        let data = member
+            .txn
+            .steps
+            .iter()
+            .filter(|step| step.control == Control::Data);
+        data.into_iter().any(|step| {
+            let asked = Asked::of(case.planner, catalog, &step.seen, &session);
+            asked.prepared.planned.touches.written.contains(&table)
+        })
+    })
+}
