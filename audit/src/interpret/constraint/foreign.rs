@@ -65,33 +65,39 @@ impl Batch<'_, '_> {
             }
         }
         self.run.touch_key(target, &columns, &values);
-        let exists = |view: &dyn View| {
+        let found_by = |view: &dyn View| {
             let replaced = self.replaced(target);
-            let (mut found, mut maybe) = (false, maybe);
+            let (mut found, mut maybe) = (None, maybe);
             let sure = view.lookup(target, &columns, &values, &mut |id, other| {
                 if replaced.is_some_and(|replaced| replaced.contains(&id)) {
                     return;
                 }
                 match equal_on(other, &key.target_columns, &values) {
-                    Some(true) => found = true,
+                    Some(true) => found = Some(id),
                     None => maybe = true,
                     Some(false) => {}
                 }
             });
             match (found, maybe || !sure) {
-                (true, _) => Some(true),
-                (false, true) => None,
-                (false, false) => Some(false),
+                (Some(id), _) => Some(Some(id)),
+                (None, true) => None,
+                (None, false) => Some(None),
             }
         };
-        let latest = exists(self.run.views.latest);
+        let latest = found_by(self.run.views.latest);
+        let exists = latest.map(|found| found.is_some());
         if self.run.views_differ() {
-            return Ok(latest);
+            // Who waits for the parent that was there does not find the one that has its key by then.
+            let failed = self.run.answered.is_none();
+            return Ok(match latest {
+                Some(Some(_)) if failed && found_by(self.run.views.snapshot) != latest => None,
+                _ => exists,
+            });
         }
         // A transaction with one snapshot looks for the parent there, except in partitions; and it fails to lock one
         // that has changed since.
-        let seen = exists(self.run.views.snapshot);
-        Ok(latest.filter(|_| latest == seen))
+        let seen = found_by(self.run.views.snapshot).map(|found| found.is_some());
+        Ok(exists.filter(|_| exists == seen))
     }
 
     /// Foreign keys may join columns of different integer types.
