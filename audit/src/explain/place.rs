@@ -14,7 +14,7 @@ use super::run::{Attempt, Scene, is_statement_level, run};
 use super::session::SessionState;
 use super::world::{Explained, World};
 use super::{Ahead, Explainer, merge};
-use crate::assemble::{End, Transaction};
+use crate::assemble::{End, Step, Transaction};
 use crate::control::Control;
 use crate::interpret::{Difference, Heed};
 use crate::points::choose::Decision;
@@ -53,6 +53,17 @@ impl Task {
 
     pub fn is_committed(&self) -> bool {
         matches!(self.txn.end, End::Committed(_))
+    }
+
+    /// Whether it was answered nothing but that it cannot be done beside others: all that this tells is that there are some.
+    fn is_only_refused(&self) -> bool {
+        let data = self.txn.steps.iter().filter(|step| step.control == Control::Data);
+        let is_refused = |step: &Step| match &step.seen.outcome {
+            Outcome::Error(error) => error.sqlstate.starts_with("40"),
+            Outcome::Skipped => true,
+            _ => false,
+        };
+        !self.is_committed() && data.into_iter().all(is_refused)
     }
 }
 
@@ -192,6 +203,9 @@ impl Explainer {
                     all.alternatives += 1;
                     if free {
                         all.complete = true;
+                        return true;
+                    }
+                    if task.is_only_refused() {
                         return true;
                     }
                     let most = match &writing {
