@@ -34,13 +34,13 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Somebody else had a turn: if a serial order is all that counts, it may be before the one that waits.
+    /// Somebody else had a turn: it may be before the one that waits, unless real time tells.
     fn meet(&mut self, judged: &Arc<Transaction>) {
         let Some(accusation) = &mut self.accused else {
             return;
         };
         let beside = judged.id != self.task.txn.id && judged.sent() < self.task.txn.end.window().done;
-        if beside && self.task.rules.is_serial_alone() && !matches!(judged.end, End::Aborted(_)) {
+        if beside && self.task.rules.may_read_older() && !matches!(judged.end, End::Aborted(_)) {
             accusation.later.push(judged.clone());
         }
     }
@@ -86,7 +86,7 @@ impl Explainer {
             let txn = w.task.txn.clone();
             self.foreseen.forget(txn.id);
             let fate = match w.accused {
-                Some(accusation) if w.task.rules.is_serial_alone() && !w.open.is_empty() => {
+                Some(accusation) if w.task.rules.may_read_older() && !w.open.is_empty() => {
                     Fate::Unknown(Box::new(accusation.attempt), "order_left_open")
                 }
                 Some(accusation) => Fate::Suspect(accusation),
