@@ -155,6 +155,14 @@ impl Explainer {
             .run_anyway(txn, &task.rules, &task.session, &self.planner);
         let without_effect = !task.is_committed() || wrote_nothing(txn, &attempt);
         let due = until.is_none() && open.is_empty();
+        let is_final = !matches!(txn.end, End::Unknown(_)) || wrote_nothing(txn, &attempt);
+        if without_effect && !due && !is_final {
+            // Somebody whose turn is still to come may explain it; but whoever comes may have seen what it wrote.
+            for (world, ..) in refuted {
+                kept.push(self.blend(world, task, ahead).0);
+            }
+            return fate.unwrap_or(Fate::Unknown(Box::new(attempt), "order_left_open"));
+        }
         if without_effect && !due {
             // Somebody whose turn is still to come may explain it.
             for (mut world, ..) in refuted {
@@ -212,7 +220,7 @@ impl Explainer {
             let attempt = world.run_anyway(txn, &task.rules, &task.session, &self.planner);
             let commit = world.apply(txn, &attempt, &mut self.births);
             worlds.push((world.clone(), commit));
-            if task.is_committed() {
+            if !matches!(txn.end, End::Aborted(_)) {
                 world.soften(txn, &attempt, commit);
             }
             kept.push(blended.unwrap_or(world));
@@ -285,7 +293,7 @@ impl Explainer {
             }
         }
         let commit = world.apply(&task.txn, &attempt, &mut self.births);
-        if task.is_committed() {
+        if !matches!(task.txn.end, End::Aborted(_)) {
             world.soften(&task.txn, &attempt, commit);
         }
         (world, attempt)
