@@ -161,15 +161,26 @@ impl Cluster {
             txn: txn.clone(),
             leaves: false,
         });
-        let others: Vec<Who> = later.chain(other.cloned()).collect();
+        let later: Vec<Who> = later.collect();
+        let others: Vec<Who> = later.iter().chain(other).cloned().collect();
+        // Where no serial order was promised, not all are there who explain those that came later: it must be impossible
+        // without them, too.
+        let alone = (!later.is_empty() && !suspect.rules.is_serial_alone()).then(|| other.cloned());
+        let cases: Vec<Vec<Who>> = alone
+            .map(|other| other.into_iter().collect())
+            .into_iter()
+            .chain([others])
+            .collect();
         let mut proved = None;
         for (world, commit) in &accusation.worlds {
-            match confirm::suspect(suspect, &others, world, *commit, &self.known, work) {
-                Confirmed::Impossible { members, differences } => {
-                    proved.get_or_insert((world, *commit, members, differences));
+            for others in &cases {
+                match confirm::suspect(suspect, others, world, *commit, &self.known, work) {
+                    Confirmed::Impossible { members, differences } => {
+                        proved.get_or_insert((world, *commit, members, differences));
+                    }
+                    Confirmed::Explained { members, .. } => return Outcome::Explained(members),
+                    Confirmed::Unknown(reason) => return Outcome::Unknown(reason),
                 }
-                Confirmed::Explained { members, .. } => return Outcome::Explained(members),
-                Confirmed::Unknown(reason) => return Outcome::Unknown(reason),
             }
         }
         let Some((world, commit, members, differences)) = proved else {

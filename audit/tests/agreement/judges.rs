@@ -61,11 +61,14 @@ pub fn audit_with(records: Vec<Record>, settings: Settings) -> (Verdict, Summary
     auditor.finish();
     let summary = auditor.summary();
     let coverage = &summary.coverage;
-    // Which serial order explains a cycle is forgotten: those that came later may contradict it.
-    let forgotten = coverage.reasons.contains_key("cycle_explained");
+    // Which serial order explains a cycle is forgotten: those that came later may contradict it. And an unknown value agrees
+    // with everything.
+    let mut forgotten = ["cycle_explained", "unknown_value"].into_iter();
     let verdict = if !summary.violations.is_empty() {
         Verdict::Wrong
-    } else if coverage.partial + coverage.unchecked > 0 || forgotten {
+    } else if coverage.partial + coverage.unchecked > 0
+        || forgotten.any(|reason| coverage.reasons.contains_key(reason))
+    {
         Verdict::Unknown
     } else {
         Verdict::Right
