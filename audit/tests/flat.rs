@@ -161,3 +161,23 @@ fn a_recording_that_ends_in_midst_accuses_nobody_of_what_it_lacks() {
     }
     assert_eq!(found(&cut), (1, 0));
 }
+
+#[test]
+fn what_fires_at_tables_that_nobody_follows_any_more_is_remembered_once() {
+    let mut story = String::from(
+        "init: create table account (id int primary key, balance int)\n\
+         init: create table note (id int primary key)\n\
+         init: create function fires() returns trigger language plpgsql as $$ begin return new; end $$\n\
+         init: create trigger fired before insert on account for each row execute function fires()\n",
+    );
+    // Each time either of them may fire what the other one fires.
+    (0..200).for_each(|_| story.push_str("t1: alter table account inherit note\n"));
+    story.push_str("t1: delete from account\n");
+    let mut auditor = Auditor::new(Settings::default());
+    for record in script::parse(&story, Level::ReadCommitted).expect("a story") {
+        auditor.take(record);
+    }
+    auditor.finish();
+    let reasons = auditor.summary().coverage.reasons;
+    assert!(reasons.contains_key("alter_partition"), "{reasons:?}");
+}

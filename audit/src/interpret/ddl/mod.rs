@@ -137,7 +137,12 @@ impl DdlRun<'_, '_> {
         let is_part = |table: &&Arc<Table>| touched.contains(&table.id) || touched.contains(&table.storage);
         let tables: Vec<&Arc<Table>> = self.catalog.tables().into_iter().filter(is_part).collect();
         // Whoever writes one of them may write another.
-        let triggers: Vec<Trigger> = tables.iter().flat_map(|t| t.triggers.clone()).collect();
+        let mut triggers: Vec<Trigger> = Vec::new();
+        for trigger in tables.iter().flat_map(|table| &table.triggers) {
+            if !triggers.contains(trigger) {
+                triggers.push(trigger.clone());
+            }
+        }
         let wild = tables.iter().find(|table| table.writes_reach_anywhere());
         let wild = wild.and_then(|table| table.unmodelled_write.clone());
         let reason_to_write = wild.as_deref().unwrap_or(reason);
