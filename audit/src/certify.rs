@@ -19,8 +19,8 @@ use crate::explain::run::StepReads;
 use crate::explain::session::SessionState;
 use crate::interpret::Touch;
 use crate::places::Places;
-use crate::points::CommitId;
 use crate::points::choose::Decision;
+use crate::points::{CommitId, PointId};
 use crate::state::overlay::Overlay;
 use crate::state::view::has_key;
 use crate::state::{Row, TableId};
@@ -387,17 +387,16 @@ pub fn written(overlay: &Overlay) -> Vec<Written> {
     all
 }
 
-/// The reads of an attempt, with what its points saw.
-pub fn reads_of(
+/// The reads of an attempt, with what its points saw: one for each of the points of a statement.
+pub fn reads_of<Points: IntoIterator<Item = (PointId, Window)>>(
     reads: &[StepReads],
-    point_of: impl Fn(usize) -> (crate::points::PointId, Window),
+    points_of: impl Fn(usize) -> Points,
     decisions: &[Decision],
 ) -> Vec<Read> {
+    let reads = reads.iter().filter(|r| !r.touches.is_empty());
     reads
-        .iter()
-        .filter(|r| !r.touches.is_empty())
-        .map(|r| {
-            let (point, window) = point_of(r.step);
+        .flat_map(|r| points_of(r.step).into_iter().map(move |point| (r, point)))
+        .map(|(r, (point, window))| {
             let at = |d: &&Decision| d.point == point;
             // What the statements of a routine saw, if they agree.
             let inside = |d: &&Decision| {

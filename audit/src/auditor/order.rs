@@ -54,18 +54,25 @@ impl Auditor {
         if !self.explainer.is_serial(txn.level) || !matches!(txn.end, End::Committed(_)) {
             return None;
         }
-        let by_statement = is_statement_level(&self.rules_of(txn.level));
-        let point_of = |step: usize| {
+        let rules = self.rules_of(txn.level);
+        let by_statement = is_statement_level(&rules);
+        let points_of = |step: usize| {
             let wrote = attempt.wrote.contains(&step);
             let point = match (by_statement, wrote) {
                 (true, true) => PointId::lock(step),
                 (true, false) => PointId::read(step),
                 (false, _) => SNAPSHOT,
             };
-            let window = attempt.windows.iter().find(|(p, _)| *p == point).map(|(_, w)| *w);
-            (point, window.unwrap_or(txn.steps[step].seen.window))
+            // Who has a key, or refers to one, is asked of the newest rows. Where more than a serial order is promised, the
+            // server lets both commit.
+            let newest = (!by_statement && wrote && rules.is_serial_alone()).then(|| PointId::lock(step));
+            let placed = move |point: PointId| {
+                let window = attempt.windows.iter().find(|(p, _)| *p == point).map(|(_, w)| *w);
+                (point, window.unwrap_or(txn.steps[step].seen.window))
+            };
+            std::iter::once(point).chain(newest).map(placed)
         };
-        let reads = certify::reads_of(&attempt.reads, point_of, decisions);
+        let reads = certify::reads_of(&attempt.reads, points_of, decisions);
         if reads.is_empty() && attempt.written.is_empty() {
             return None;
         }

@@ -10,7 +10,7 @@ use super::{Case, Done};
 use crate::control::Control;
 use crate::explain::asked::Asked;
 use crate::interpret::Effect;
-use crate::state::catalog::{ForeignKey, Table, UniqueKey};
+use crate::state::catalog::{Action, ForeignKey, Table, UniqueKey};
 use crate::state::overlay::Overlay;
 use crate::state::{Catalog, Row, TableId};
 use crate::value::compare::same;
@@ -62,8 +62,8 @@ fn share_key(table: &Table, one: &Row, other: &Row) -> bool {
     })
 }
 
-/// The tables in which nobody can tell what a member has done: it set keys free, or could not have, to which rows refer
-/// that somebody else may have taken away or put there meanwhile. `written`: where it may write.
+/// The tables in which nobody can tell what a member has done: it set keys free, or could not have, and rows may refer to
+/// them that somebody else may have taken away or put there meanwhile. `written`: where it may write.
 pub(super) fn unsure_of_children(
     case: &Case<'_>,
     at: usize,
@@ -71,13 +71,19 @@ pub(super) fn unsure_of_children(
     done: &Done,
 ) -> Vec<TableId> {
     let catalog = &case.base.store.catalog;
-    let is_freed = |key: &ForeignKey| {
+    // Where children are not to be changed, it makes no difference which of them there are, as long as nobody is refused.
+    let changes_children = |action: Action| !matches!(action, Action::NoAction | Action::Restrict);
+    let is_followed = |key: &ForeignKey| {
         let parent = catalog.storage(key.target);
         done.effects.iter().any(|effect| match effect {
-            Effect::Delete { table, .. } => *table == parent,
+            Effect::Delete { table, .. } => *table == parent && changes_children(key.on_delete),
             Effect::Update {
                 table, before, after, ..
-            } => *table == parent && !share_cells(&key.target_columns, before, after),
+            } => {
+                *table == parent
+                    && changes_children(key.on_update)
+                    && !share_cells(&key.target_columns, before, after)
+            }
             _ => false,
         })
     };
@@ -93,7 +99,7 @@ pub(super) fn unsure_of_children(
             continue;
         };
         let mut keys = child.foreign_keys.iter().filter(|key| key.target == parent.id);
-        if keys.any(|key| refused || is_freed(key)) && is_written_beside(case, at, child.id, catalog) {
+        if keys.any(|key| refused || is_followed(key)) && is_written_beside(case, at, child.id, catalog) {
             unsure.extend([parent.storage, child.storage]);
         }
     }

@@ -32,10 +32,12 @@ struct Before {
     /// Who, in order, and what each wrote.
     parts: Vec<(usize, Rc<Overlay>)>,
     all: Rc<Delta>,
+    /// Why nobody can tell what some of it is.
+    unsure: Option<&'static str>,
 }
 
 impl Before {
-    fn then(&self, member: usize, own: Overlay) -> Before {
+    fn then(&self, member: usize, own: Overlay, unsure: Option<&'static str>) -> Before {
         let mut parts = self.parts.clone();
         let mut all = (*self.all).clone();
         all.commit(&own);
@@ -43,6 +45,7 @@ impl Before {
         Before {
             parts,
             all: Rc::new(all),
+            unsure: self.unsure.or(unsure),
         }
     }
 
@@ -127,9 +130,12 @@ struct Search<'a> {
     real_time: bool,
     nodes: u64,
     differences: Vec<(usize, usize, Difference)>,
+    /// Why an order that was met may be right, or not.
+    open: Option<&'static str>,
 }
 
-/// Decides whether a serial order of the committed members explains all their answers.
+/// Decides whether a serial order of the committed members explains all their answers. One in which nobody can tell what
+/// somebody did explains nothing, and refutes nothing.
 pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
     let members: Vec<usize> = (0..case.members.len())
         .filter(|m| matches!(case.members[*m].txn.end, End::Committed(_)))
@@ -139,11 +145,15 @@ pub fn decide(case: &Case<'_>, real_time: bool) -> Decision {
         real_time,
         nodes: 0,
         differences: Vec::new(),
+        open: None,
     };
     match search.go(&members, Before::default()) {
         Some(left) => Decision::Explained((*left.all).clone()),
         None if search.is_over() => Decision::TooLarge,
-        None => Decision::Impossible(search.differences),
+        None => match search.open {
+            Some(reason) => Decision::Open(reason),
+            None => Decision::Impossible(search.differences),
+        },
     }
 }
 
@@ -172,7 +182,8 @@ impl Search<'_> {
 
     fn go(&mut self, left: &[usize], before: Before) -> Option<Before> {
         if left.is_empty() {
-            return Some(before);
+            self.open = self.open.or(before.unsure);
+            return before.unsure.is_none().then_some(before);
         }
         for &next in left {
             if self.real_time
@@ -230,6 +241,7 @@ impl Search<'_> {
             && member.rules.real_time == RealTime::Strict
             && member.rules.read_point == ReadPoint::Transaction;
         let mut read_by: Option<Nanos> = None;
+        let mut doubt = None;
         let mut overlay = Overlay::default();
         let mut session = member.session.at(member.txn.id.number);
         let mut savepoints: Vec<(String, Overlay, SessionState)> = Vec::new();
@@ -294,6 +306,7 @@ impl Search<'_> {
             if let Some((tables, reason)) = unsure {
                 let catalog = crate::state::View::catalog(&latest).clone();
                 session.set(planned, &step.seen.outcome, &catalog);
+                doubt = doubt.or(Some(reason));
                 for table in tables {
                     let reason = reason.to_owned();
                     overlay.apply(&Effect::Havoc { table, reason }, number);
@@ -336,6 +349,6 @@ impl Search<'_> {
                 overlay.apply(effect, number);
             }
         }
-        Some(before.then(at, overlay))
+        Some(before.then(at, overlay, doubt))
     }
 }
