@@ -10,12 +10,20 @@ use super::{Case, Done};
 use crate::control::Control;
 use crate::explain::asked::Asked;
 use crate::interpret::Effect;
+use crate::sql::plan::{Kind, Planned, Touches};
 use crate::state::catalog::{Action, ForeignKey, Table, UniqueKey};
 use crate::state::overlay::Overlay;
 use crate::state::{Catalog, Row, TableId};
 use crate::value::compare::same;
 use crate::value::{Collation, Value};
 use pgassay_rules::anomaly::MISSING_ERROR;
+use std::sync::Arc;
+
+/// The tables that keep their rows there.
+fn stored<'c>(catalog: &'c Catalog, storages: &[TableId]) -> impl Iterator<Item = &'c Arc<Table>> {
+    let tables = catalog.tables().into_iter();
+    tables.filter(|table| storages.contains(&table.storage))
+}
 
 /// Whether both were under way at some time.
 fn overlap(case: &Case<'_>, one: usize, other: usize) -> bool {
@@ -37,7 +45,7 @@ pub(super) fn may_see_two<'o>(
     before: impl Iterator<Item = (usize, &'o Overlay)> + Clone,
 ) -> bool {
     let catalog = &case.base.store.catalog;
-    let mut tables = read.iter().filter_map(|table| catalog.table(*table));
+    let mut tables = stored(catalog, read);
     tables.any(|table| {
         let Some(own) = own.table(table.storage) else {
             return false;
@@ -87,11 +95,8 @@ pub(super) fn unsure_of_children(
             _ => false,
         })
     };
-    let refused = done
-        .agrees
-        .as_ref()
-        .is_err_and(|difference| difference.rule.name == MISSING_ERROR.name);
-    let parents = written.iter().filter_map(|table| catalog.table(*table));
+    let refused = is_refused(done);
+    let parents = stored(catalog, written);
     let children = parents.flat_map(|parent| parent.referenced_by.iter().map(move |child| (parent, child)));
     let mut unsure = Vec::new();
     for (parent, child) in children {
@@ -99,7 +104,9 @@ pub(super) fn unsure_of_children(
             continue;
         };
         let mut keys = child.foreign_keys.iter().filter(|key| key.target == parent.id);
-        if keys.any(|key| refused || is_followed(key)) && is_written_beside(case, at, child.id, catalog) {
+        let writes =
+            |touches: &Touches| touches.writes_everything || touches.written.contains(&child.storage);
+        if keys.any(|key| refused || is_followed(key)) && is_touched_beside(case, at, catalog, writes) {
             unsure.extend([parent.storage, child.storage]);
         }
     }
@@ -113,8 +120,46 @@ fn share_cells(columns: &[usize], one: &Row, other: &Row) -> bool {
         .all(|column| cells(column).is_some_and(|(a, b)| same(a, b, Collation::Bytes) == Some(true)))
 }
 
-/// Whether somebody else may have written a table meanwhile.
-fn is_written_beside(case: &Case<'_>, at: usize, table: TableId, catalog: &Catalog) -> bool {
+/// The tables in which nobody can tell what a member has done: it met keys that somebody else may have set free meanwhile.
+pub(super) fn unsure_of_keys(case: &Case<'_>, at: usize, planned: &Planned, done: &Done) -> Vec<TableId> {
+    let is_met = match &planned.kind {
+        Kind::Insert(insert) if insert.ctes.is_empty() => match insert.conflict {
+            None => is_refused(done),
+            // Which of both it does is not always part of the answer.
+            Some(_) => {
+                done.agrees.is_err() || !done.effects.iter().all(|e| matches!(e, Effect::Insert { .. }))
+            }
+        },
+        Kind::Update(update) if update.ctes.is_empty() => is_refused(done),
+        Kind::Delete(delete) if delete.ctes.is_empty() => false,
+        // What else may follow from it is not looked at.
+        _ => done.agrees.is_err(),
+    };
+    if !is_met {
+        return Vec::new();
+    }
+    let catalog = &case.base.store.catalog;
+    let given = stored(catalog, &planned.touches.moved).filter(|table| !table.keys.is_empty());
+    let unsure = given.map(|table| table.storage).filter(|table| {
+        let frees = |touches: &Touches| touches.writes_everything || touches.freed.contains(table);
+        is_touched_beside(case, at, catalog, frees)
+    });
+    unsure.collect()
+}
+
+/// Whether it should have failed.
+fn is_refused(done: &Done) -> bool {
+    let difference = done.agrees.as_ref().err();
+    difference.is_some_and(|difference| difference.rule.name == MISSING_ERROR.name)
+}
+
+/// Whether somebody else may have touched something meanwhile.
+fn is_touched_beside(
+    case: &Case<'_>,
+    at: usize,
+    catalog: &Catalog,
+    is_meant: impl Fn(&Touches) -> bool,
+) -> bool {
     let others = (0..case.members.len()).filter(|other| *other != at && overlap(case, at, *other));
     others.map(|other| &case.members[other]).any(|member| {
         let session = member.session.at(member.txn.id.number);
@@ -125,7 +170,7 @@ fn is_written_beside(case: &Case<'_>, at: usize, table: TableId, catalog: &Catal
             .filter(|step| step.control == Control::Data);
         data.into_iter().any(|step| {
             let asked = Asked::of(case.planner, catalog, &step.seen, &session);
-            asked.prepared.planned.touches.written.contains(&table)
+            is_meant(&asked.prepared.planned.touches)
         })
     })
 }

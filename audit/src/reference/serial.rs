@@ -16,7 +16,7 @@ use crate::assemble::End;
 use crate::control::Control;
 use crate::explain::session::SessionState;
 use crate::interpret::{Difference, Effect, Views};
-use crate::sql::plan::Touches;
+use crate::sql::plan::Planned;
 use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Outcome};
@@ -163,15 +163,19 @@ impl Search<'_> {
         &self,
         at: usize,
         own: &Overlay,
-        touches: &Touches,
+        planned: &Planned,
         before: &Before,
         alone: &Done,
     ) -> Option<(Vec<TableId>, &'static str)> {
         let earlier = before.parts.iter().map(|(other, theirs)| (*other, &**theirs));
-        if newest::may_see_two(self.case, at, own, &touches.read, earlier) {
-            return Some((touches.written.clone(), "two_rows_with_one_key"));
+        if newest::may_see_two(self.case, at, own, &planned.touches.read, earlier) {
+            return Some((planned.touches.written.clone(), "two_rows_with_one_key"));
         }
-        let tables = newest::unsure_of_children(self.case, at, &touches.written, alone);
+        let tables = newest::unsure_of_keys(self.case, at, planned, alone);
+        if !tables.is_empty() {
+            return Some((tables, "keys_at_several_instants"));
+        }
+        let tables = newest::unsure_of_children(self.case, at, &planned.touches.written, alone);
         (!tables.is_empty()).then_some((tables, "children_at_several_instants"))
     }
 
@@ -300,7 +304,7 @@ impl Search<'_> {
             let planned = &asked.prepared.planned;
             let alone = on(&latest, &latest);
             let unsure = match one_snapshot {
-                true => self.unsure(at, &overlay, &planned.touches, before, &alone),
+                true => self.unsure(at, &overlay, planned, before, &alone),
                 false => None,
             };
             if let Some((tables, reason)) = unsure {

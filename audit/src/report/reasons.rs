@@ -31,6 +31,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "the tables may have been changed unseen since the catalog was read",
     ),
     (
+        "children_at_several_instants",
+        "which rows refer to a row is asked of the newest ones, whatever the snapshot: no serial order says it",
+    ),
+    (
         "conflict_with_unknown",
         "ON CONFLICT met rows that nobody has seen",
     ),
@@ -51,6 +55,10 @@ const MEANINGS: &[(&str, &str)] = &[
     (
         "failed_commit",
         "it failed by a constraint that was deferred to the commit, which is not followed",
+    ),
+    (
+        "keys_at_several_instants",
+        "who has a key is asked of the newest rows, whatever the snapshot: no serial order says it",
     ),
     ("foreign_key", "a foreign key leads to rows that nobody has seen"),
     ("function", "a function that is not modelled"),
@@ -125,6 +133,10 @@ const MEANINGS: &[(&str, &str)] = &[
     (
         "too_many_orders",
         "so many writers overlapped that not all of their orders were tried",
+    ),
+    (
+        "two_rows_with_one_key",
+        "a kept snapshot holds two rows with one key: what is made of them is not promised",
     ),
     ("trigger", "a trigger changes what the statement does"),
     ("unknown_column", "the column is not known"),

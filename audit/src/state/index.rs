@@ -7,12 +7,14 @@
 
 mod buckets;
 mod ids;
+mod runs;
 
 use super::{Row, RowId};
 use crate::value::compare::{hash_value, total_order};
 use crate::value::{Key, Value};
-use buckets::Buckets;
+use buckets::{Buckets, NEIGHBOUR_BITS};
 use ids::Ids;
+use runs::{Runs, SortedKey};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -34,94 +36,6 @@ pub struct Index {
 enum Rows {
     Hashed(Buckets),
     Sorted(Runs),
-}
-
-/// The hash of the key, and the value in the column of the order.
-type SortedKey = (u64, Key);
-
-/// An ordered map that is cheap to copy: short sorted runs, one after the other.
-#[derive(Clone, Debug, Default)]
-struct Runs {
-    /// None of them is empty.
-    runs: Vec<Arc<Vec<(SortedKey, Ids)>>>,
-}
-
-/// Entries beyond which a run becomes two.
-const RUN_MAX: usize = 128;
-
-impl Runs {
-    /// The run that has, or would have, the key.
-    fn run_of(&self, key: &SortedKey) -> usize {
-        let after = self.runs.partition_point(|run| run[0].0 <= *key);
-        after.saturating_sub(1)
-    }
-
-    fn insert(&mut self, key: SortedKey, id: RowId) {
-        let at = self.run_of(&key);
-        let Some(run) = self.runs.get_mut(at) else {
-            let mut ids = Ids::default();
-            ids.insert(id);
-            self.runs.push(Arc::new(vec![(key, ids)]));
-            return;
-        };
-        match run.binary_search_by(|(k, _)| k.cmp(&key)) {
-            Ok(place) if run[place].1.contains(id) => {}
-            Ok(place) => Arc::make_mut(run)[place].1.insert(id),
-            Err(place) => {
-                let mut ids = Ids::default();
-                ids.insert(id);
-                let run = Arc::make_mut(run);
-                run.insert(place, (key, ids));
-                if run.len() > RUN_MAX {
-                    let upper = run.split_off(RUN_MAX / 2);
-                    run.shrink_to_fit();
-                    self.runs.insert(at + 1, Arc::new(upper));
-                }
-            }
-        }
-    }
-
-    fn remove(&mut self, key: &SortedKey, id: RowId) {
-        let at = self.run_of(key);
-        let Some(run) = self.runs.get_mut(at) else { return };
-        let Ok(place) = run.binary_search_by(|(k, _)| k.cmp(key)) else {
-            return;
-        };
-        if !run[place].1.contains(id) {
-            return;
-        }
-        let run = Arc::make_mut(run);
-        if run[place].1.remove(id) {
-            run.remove(place);
-        }
-        if run.is_empty() {
-            self.runs.remove(at);
-        }
-    }
-
-    /// The entries between two bounds, in order.
-    fn range<'a>(
-        &'a self,
-        lower: &'a Bound<SortedKey>,
-        upper: &'a Bound<SortedKey>,
-    ) -> impl DoubleEndedIterator<Item = (&'a SortedKey, &'a Ids)> {
-        let too_low = move |key: &SortedKey| match lower {
-            Bound::Included(low) => key < low,
-            Bound::Excluded(low) => key <= low,
-            Bound::Unbounded => false,
-        };
-        let too_high = move |key: &SortedKey| match upper {
-            Bound::Included(high) => key > high,
-            Bound::Excluded(high) => key >= high,
-            Bound::Unbounded => false,
-        };
-        let first = self.runs.partition_point(|run| too_low(&run[run.len() - 1].0));
-        let last = self.runs.partition_point(|run| !too_high(&run[0].0));
-        let runs = self.runs.get(first..last.max(first)).unwrap_or(&[]);
-        let entries = runs.iter().flat_map(|run| run.iter());
-        let inside = entries.filter(move |(key, _)| !too_low(key) && !too_high(key));
-        inside.map(|(key, ids)| (key, ids))
-    }
 }
 
 /// A part of an order: values of one column.
@@ -162,14 +76,11 @@ impl Index {
 
     /// `None` if a cell is unknown.
     fn place_of(&self, row: &Row) -> Option<Place> {
-        let mut hasher = FxHasher::default();
-        for &column in &self.columns {
-            match row.get(column) {
-                None | Some(Value::Unknown) => return None,
-                Some(value) => hash_value(value, &mut hasher),
-            }
+        let cell = |column: &usize| row.get(*column).filter(|value| !matches!(value, Value::Unknown));
+        if !self.columns.iter().all(|column| cell(column).is_some()) {
+            return None;
         }
-        let hash = hasher.finish();
+        let hash = hash_of(self.columns.iter().filter_map(cell));
         match self.sorted.map(|column| row.get(column)) {
             None => Some(Place::Hashed(hash)),
             Some(None | Some(Value::Unknown)) => None,
@@ -220,7 +131,7 @@ impl Index {
         let Rows::Hashed(rows) = &self.rows else {
             return SmallVec::new();
         };
-        let hash = hash_of(key);
+        let hash = hash_of(key.iter());
         let mut found: SmallVec<[RowId; 4]> = SmallVec::new();
         rows.each(hash, |id| found.push(id));
         let others = self.unknown.iter().copied();
@@ -234,7 +145,7 @@ impl Index {
         let Rows::Sorted(rows) = &self.rows else {
             return (Vec::new(), true);
         };
-        let hash = hash_of(key);
+        let hash = hash_of(key.iter());
         let bound = |bound: &Bound<Value>, none: Bound<(u64, Key)>| match bound {
             Bound::Included(value) => Bound::Included((hash, Key(value.clone()))),
             Bound::Excluded(value) => Bound::Excluded((hash, Key(value.clone()))),
@@ -282,10 +193,24 @@ fn is_empty(lower: &Bound<(u64, Key)>, upper: &Bound<(u64, Key)>) -> bool {
     }
 }
 
-fn hash_of(key: &[Value]) -> u64 {
+/// Keys that end in numbers that follow each other differ in the lowest bits alone: they are kept side by side, so that what
+/// comes after what was just written finds its place in the cache.
+fn hash_of<'v>(key: impl DoubleEndedIterator<Item = &'v Value>) -> u64 {
     let mut hasher = FxHasher::default();
-    key.iter().for_each(|value| hash_value(value, &mut hasher));
-    hasher.finish()
+    let mut key = key.rev();
+    let number = match key.next() {
+        Some(Value::Int2(v)) => i64::from(*v),
+        Some(Value::Int4(v)) => i64::from(*v),
+        Some(Value::Int8(v)) => *v,
+        last => {
+            last.into_iter().for_each(|value| hash_value(value, &mut hasher));
+            0
+        }
+    };
+    hasher.write_i64(number >> NEIGHBOUR_BITS);
+    key.for_each(|value| hash_value(value, &mut hasher));
+    let nth = number as u64 & ((1 << NEIGHBOUR_BITS) - 1);
+    hasher.finish() << NEIGHBOUR_BITS | nth
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How far a write can reach: which rows it may write, had it read something else.
 //!
-//! In: a planned statement. Out: [`Touches::moved`] and [`Touches::astray`]. What is not plain to see counts as both.
+//! In: a planned statement. Out: [`Touches::moved`], [`Touches::freed`] and [`Touches::astray`]. What is not plain to see
+//! counts as all of them.
 
 use crate::sql::plan::{
     Access, Body, ConflictAction, Expr, From, Insert, InsertValue, Kind, Planned, RelationSource, Select,
@@ -24,6 +25,13 @@ pub(super) fn reach(kind: &Kind, touches: &mut Touches, is_plain: bool, catalog:
     };
     if !keeps_keys || !is_plain {
         touches.moved = touches.written.clone();
+    }
+    let only_adds = match kind {
+        Kind::Insert(insert) => insert.ctes.is_empty() && !moves_on_conflict(insert, catalog),
+        _ => false,
+    };
+    if !(keeps_keys || only_adds) || !is_plain {
+        touches.freed = touches.written.clone();
     }
     let decided = is_plain && deciding(kind, catalog).is_some_and(|exprs| exprs.into_iter().all(is_flat));
     // Where a row goes that gets another key is not where it was looked for.

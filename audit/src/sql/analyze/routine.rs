@@ -504,6 +504,7 @@ impl Builder<'_, '_> {
         touches.read.extend(&planned.touches.read);
         touches.written.extend(&planned.touches.written);
         touches.moved.extend(&planned.touches.moved);
+        touches.freed.extend(&planned.touches.freed);
         touches.astray.extend(&planned.touches.astray);
         touches.writes_everything |= planned.touches.writes_everything;
         touches.reads_everything |= planned.touches.reads_everything;

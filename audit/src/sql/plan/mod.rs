@@ -337,6 +337,8 @@ pub struct Touches {
     pub unfollowed: Vec<TableId>,
     /// Those of them whose rows may come, go, or get another key.
     pub moved: Vec<TableId>,
+    /// Those of them in which keys may be set free.
+    pub freed: Vec<TableId>,
     /// Those of them of which other rows may be written if something else is read before.
     pub astray: Vec<TableId>,
     /// It may write anything: a call of an unknown function, a table that the catalog does not know …

@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// So many entries are on a page, on average.
 const PAGE_LEN: usize = 16;
 
+/// Hashes that differ in no more than so many of their lowest bits are on one page.
+pub const NEIGHBOUR_BITS: u32 = 3;
+
 type Page = Vec<(u64, Span)>;
 
 #[derive(Clone, Debug)]
@@ -121,6 +124,7 @@ impl Buckets {
     }
 
     fn place(&self, hash: u64) -> usize {
+        let hash = hash >> NEIGHBOUR_BITS;
         // The upper half of the hash is mixed best.
         let mixed = (hash >> 32 ^ hash) as usize;
         let mask = self.pages_len.next_power_of_two() - 1;
