@@ -531,7 +531,10 @@ impl Auditor {
 
     /// Remembers a crash until somebody asks for it.
     fn crashed(&mut self, txn: &Arc<Transaction>, message: Arc<str>) {
-        let others = self.explainer.recent_committed().chain(self.sequencer.upcoming());
+        let others = self
+            .explainer
+            .recent_committed()
+            .chain(self.sequencer.upcoming(Nanos::MAX));
         let crash = Crash::new(txn, message, others);
         self.keep_crash(&crash);
     }
@@ -806,7 +809,7 @@ impl Auditor {
 
     fn collect(&mut self, current: &Transaction) {
         let mut horizon = current.end.window().sent;
-        let waiting = self.sequencer.upcoming().map(|t| t.sent()).min();
+        let waiting = self.sequencer.upcoming(Nanos::MAX).map(|t| t.sent()).next();
         for bound in [
             self.assembler.oldest_open(),
             waiting,

@@ -13,7 +13,7 @@
 use crate::assemble::{End, Transaction};
 use crate::trace::{Bootstrap, CatalogRead, Gap, Nanos, Reread, SessionId};
 use crate::verdict::TxnId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where a transaction stands in the order of the audit.
@@ -63,9 +63,10 @@ pub enum Item {
 #[derive(Clone, Default)]
 pub struct Sequencer {
     waiting: BTreeMap<(Key, u64), Item>,
-    /// Of these, the committed transactions that are not spread, by when they were sent: they may have come before
-    /// transactions with a smaller key.
-    hasty: BTreeMap<(Nanos, TxnId), Arc<Transaction>>,
+    /// The transactions among these, by when they were sent.
+    begun: BTreeMap<(Nanos, TxnId), Arc<Transaction>>,
+    /// What is neither a transaction nor the end of a session.
+    events: BTreeSet<(Key, u64)>,
     mark: Nanos,
     others: u64,
 }
@@ -77,9 +78,7 @@ impl Sequencer {
     }
 
     pub fn add(&mut self, txn: Arc<Transaction>) {
-        if is_hasty(&txn) {
-            self.hasty.insert((txn.sent(), txn.id), txn.clone());
-        }
+        self.begun.insert((txn.sent(), txn.id), txn.clone());
         self.waiting.insert((key_of(&txn), 0), Item::Transaction(txn));
     }
 
@@ -90,7 +89,11 @@ impl Sequencer {
             session: SessionId(0),
             number: 0,
         };
-        self.waiting.insert(((at, nobody), self.others), item);
+        let place = ((at, nobody), self.others);
+        if !matches!(item, Item::SessionEnd(_)) {
+            self.events.insert(place);
+        }
+        self.waiting.insert(place, item);
     }
 
     /// Every request that could commit something and was sent before `at` has been recorded.
@@ -117,39 +120,37 @@ impl Sequencer {
         if needed >= self.mark {
             return None;
         }
-        let item = self.waiting.pop_first().map(|(_, item)| item);
-        if let Some(Item::Transaction(txn)) = &item
-            && is_hasty(txn)
-        {
-            self.hasty.remove(&(txn.sent(), txn.id));
+        let (place, item) = self.waiting.pop_first()?;
+        match &item {
+            Item::Transaction(txn) => drop(self.begun.remove(&(txn.sent(), txn.id))),
+            _ => drop(self.events.remove(&place)),
         }
-        item
+        Some(item)
     }
 
-    /// Committed transactions that are not spread, not yet released, and were sent before `at`.
+    /// Committed transactions that are not spread, not yet released, and were sent before `at`: they may have come before
+    /// transactions with a smaller key.
     pub fn hasty_before(&self, at: Nanos) -> impl Iterator<Item = &Arc<Transaction>> {
-        let all = self.hasty.iter().take_while(move |((sent, _), _)| *sent < at);
-        all.map(|(_, txn)| txn)
+        self.upcoming(at)
+            .filter(move |txn| txn.sent() < at && is_hasty(txn))
     }
 
     /// Whether something that nobody saw, and whose turn is still to come, may have happened before `at`.
     pub fn is_unseen_before(&self, at: Nanos) -> bool {
-        let before = self.waiting.iter().take_while(|(((sent, _), _), _)| *sent <= at);
-        before.into_iter().any(|(_, item)| matches!(item, Item::Gap(_)))
+        let before = self.events.iter().take_while(|((sent, _), _)| *sent <= at);
+        let mut items = before.filter_map(|place| self.waiting.get(place));
+        items.any(|item| matches!(item, Item::Gap(_)))
     }
 
     /// When something happens next that is no transaction, and more than the end of a session.
     pub fn next_other(&self) -> Option<Nanos> {
-        let is_other = |item: &Item| !matches!(item, Item::Transaction(_) | Item::SessionEnd(_));
-        let mut others = self.waiting.iter().filter(|(_, item)| is_other(item));
-        others.next().map(|(((at, _), _), _)| *at)
+        self.events.first().map(|((at, _), _)| *at)
     }
 
-    /// Transactions not yet released, in order: those that may matter to what is being judged now.
-    pub fn upcoming(&self) -> impl Iterator<Item = &Arc<Transaction>> {
-        self.waiting.values().filter_map(|item| match item {
-            Item::Transaction(txn) => Some(txn),
-            _ => None,
-        })
+    /// Transactions not yet released that were sent by `until`, in that order: those that may matter to what is being
+    /// judged now.
+    pub fn upcoming(&self, until: Nanos) -> impl Iterator<Item = &Arc<Transaction>> {
+        let all = self.begun.iter().take_while(move |((sent, _), _)| *sent <= until);
+        all.map(|(_, txn)| txn)
     }
 }

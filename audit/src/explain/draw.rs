@@ -75,7 +75,7 @@ impl Explainer {
         self.worlds.len() == 1
             && txn.sent() > self.busy_until.max(self.sequences.limbo)
             && ahead.assembler.is_alone(txn.id.session, txn.sent(), end)
-            && !ahead.sequencer.upcoming().any(|other| other.sent() < end)
+            && !ahead.sequencer.upcoming(end).any(|other| other.sent() < end)
     }
 
     /// After a transaction was judged, and before its catalog is known to the sessions.

@@ -153,8 +153,7 @@ impl Explainer {
         // From then on something else has happened that nobody was told of.
         let until = done.into_iter().chain(ahead.sequencer.next_other()).min();
         let until = until.unwrap_or_default();
-        let mut upcoming: Vec<&Arc<Transaction>> = ahead.sequencer.upcoming().collect();
-        upcoming.retain(|txn| txn.sent() <= until);
+        let mut upcoming: Vec<&Arc<Transaction>> = ahead.sequencer.upcoming(until).collect();
         let may_come =
             |txn: &Arc<Transaction>| !matches!(txn.end, End::Aborted(_)) && txn.end.window().sent <= until;
         let beside = upcoming.iter().copied().filter(|txn| may_come(txn));

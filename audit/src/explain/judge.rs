@@ -119,7 +119,7 @@ impl Explainer {
             return;
         }
         let (sent, done) = (txn.sent(), txn.end.window().done);
-        let upcoming = ahead.sequencer.upcoming().filter(|other| other.sent() <= done);
+        let upcoming = ahead.sequencer.upcoming(done);
         let others = self.worlds[0].order.iter().map(|(_, commit)| commit);
         let ended = others.filter(|commit| commit.txn.id != txn.id && commit.observed.done >= sent);
         let beside: Vec<Option<Vec<TableId>>> = upcoming

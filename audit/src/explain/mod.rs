@@ -125,7 +125,7 @@ impl Ahead<'_> {
     /// seen, rightly or wrongly.
     fn last_rival(&self, txn: &Transaction) -> Option<Key> {
         let end = txn.end.window().done;
-        let rivals = self.sequencer.upcoming().filter(|t| t.sent() < end);
+        let rivals = self.sequencer.upcoming(end).filter(|t| t.sent() < end);
         rivals.map(|t| key_of(t)).max()
     }
 

@@ -256,8 +256,8 @@ impl Explainer {
         if !world.waiting.is_empty() && (between.is_none() || watchers.len() < world.waiting.len()) {
             return Watched::BySomebody;
         }
-        for other in ahead.sequencer.upcoming() {
-            if other.id == a.txn.id || other.id == b.txn.id || other.sent() > done {
+        for other in ahead.sequencer.upcoming(done) {
+            if other.id == a.txn.id || other.id == b.txn.id {
                 continue;
             }
             let tells_nothing = || self.rules_of(other.level).aborted_reads == AbortedReads::Anything;

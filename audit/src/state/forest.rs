@@ -11,16 +11,11 @@ const LEAF: usize = 64;
 const MIDDLE: usize = 64;
 const ROOT: usize = LEAF * MIDDLE;
 
-#[derive(Clone, Debug)]
-struct Leaf<T> {
-    cells: Vec<T>,
-}
+// In place, so that there is one look-up less on the way to them.
+type Leaf<T> = [T; LEAF];
 
 /// Groups are `None` while nothing but default values is in them.
-#[derive(Clone, Debug)]
-struct Middle<T> {
-    leaves: Vec<Option<Arc<Leaf<T>>>>,
-}
+type Middle<T> = [Option<Arc<Leaf<T>>>; MIDDLE];
 
 #[derive(Clone, Debug)]
 pub struct Forest<T> {
@@ -36,8 +31,8 @@ impl<T> Default for Forest<T> {
 impl<T: Clone + Default> Forest<T> {
     pub fn get(&self, at: usize) -> Option<&T> {
         let middle = self.roots.get(at / ROOT)?.as_ref()?;
-        let leaf = middle.leaves[at % ROOT / LEAF].as_ref()?;
-        Some(&leaf.cells[at % LEAF])
+        let leaf = middle[at % ROOT / LEAF].as_ref()?;
+        Some(&leaf[at % LEAF])
     }
 
     /// The place, made if it was not there.
@@ -45,17 +40,10 @@ impl<T: Clone + Default> Forest<T> {
         if at / ROOT >= self.roots.len() {
             self.roots.resize_with(at / ROOT + 1, || None);
         }
-        let middle = self.roots[at / ROOT].get_or_insert_with(|| {
-            Arc::new(Middle {
-                leaves: vec![None; MIDDLE],
-            })
-        });
-        let leaf = Arc::make_mut(middle).leaves[at % ROOT / LEAF].get_or_insert_with(|| {
-            Arc::new(Leaf {
-                cells: vec![T::default(); LEAF],
-            })
-        });
-        &mut Arc::make_mut(leaf).cells[at % LEAF]
+        let middle = self.roots[at / ROOT].get_or_insert_with(|| Arc::new(std::array::from_fn(|_| None)));
+        let leaf = Arc::make_mut(middle)[at % ROOT / LEAF]
+            .get_or_insert_with(|| Arc::new(std::array::from_fn(|_| T::default())));
+        &mut Arc::make_mut(leaf)[at % LEAF]
     }
 
     /// Every place that exists, in order.
@@ -63,15 +51,10 @@ impl<T: Clone + Default> Forest<T> {
         let middles = self.roots.iter().enumerate();
         let middles = middles.filter_map(|(r, m)| m.as_ref().map(|m| (r * ROOT, m)));
         let leaves = middles.flat_map(|(from, m)| {
-            let leaves = m.leaves.iter().enumerate();
+            let leaves = m.iter().enumerate();
             leaves.filter_map(move |(l, leaf)| leaf.as_ref().map(|leaf| (from + l * LEAF, leaf)))
         });
-        leaves.flat_map(|(from, leaf)| {
-            leaf.cells
-                .iter()
-                .enumerate()
-                .map(move |(c, cell)| (from + c, cell))
-        })
+        leaves.flat_map(|(from, leaf)| leaf.iter().enumerate().map(move |(c, cell)| (from + c, cell)))
     }
 
     /// Gives back the memory around a place, if nothing is there that `is_empty` would miss.
@@ -80,15 +63,15 @@ impl<T: Clone + Default> Forest<T> {
             return;
         };
         let place = at % ROOT / LEAF;
-        let unused = middle.leaves[place]
+        let unused = middle[place]
             .as_ref()
-            .is_some_and(|leaf| leaf.cells.iter().all(is_empty));
+            .is_some_and(|leaf| leaf.iter().all(is_empty));
         if !unused {
             return;
         }
         let middle = Arc::make_mut(middle);
-        middle.leaves[place] = None;
-        if middle.leaves.iter().all(Option::is_none) {
+        middle[place] = None;
+        if middle.iter().all(Option::is_none) {
             self.roots[at / ROOT] = None;
         }
     }
