@@ -56,14 +56,14 @@ const MEANINGS: &[(&str, &str)] = &[
         "failed_commit",
         "it failed by a constraint that was deferred to the commit, which is not followed",
     ),
-    (
-        "keys_at_several_instants",
-        "who has a key is asked of the newest rows, whatever the snapshot: no serial order says it",
-    ),
     ("foreign_key", "a foreign key leads to rows that nobody has seen"),
     ("function", "a function that is not modelled"),
     ("function_call", "a call by the wire protocol's own message"),
     ("group_by_unknown", "groups of rows that nobody has seen"),
+    (
+        "keys_at_several_instants",
+        "who has a key is asked of the newest rows, whatever the snapshot: no serial order says it",
+    ),
     ("lost_answer", "the connection was lost before the answer came"),
     (
         "mixed_levels",
@@ -134,11 +134,11 @@ const MEANINGS: &[(&str, &str)] = &[
         "too_many_orders",
         "so many writers overlapped that not all of their orders were tried",
     ),
+    ("trigger", "a trigger changes what the statement does"),
     (
         "two_rows_with_one_key",
         "a kept snapshot holds two rows with one key: what is made of them is not promised",
     ),
-    ("trigger", "a trigger changes what the statement does"),
     ("unknown_column", "the column is not known"),
     (
         "unknown_condition",
