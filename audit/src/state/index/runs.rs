@@ -56,23 +56,12 @@ impl<T> Parts<T> {
         self.0.shrink_to_fit();
         Parts(upper)
     }
-
-    fn put(&mut self, at: usize, part: T)
-    where
-        T: Begins,
-    {
-        self.0.insert(at, (part.first(), part));
-    }
 }
 
-/// What is kept under the least of its keys.
-trait Begins {
-    fn first(&self) -> SortedKey;
-}
-
-impl<T> Begins for Arc<Parts<T>> {
-    fn first(&self) -> SortedKey {
-        self.0[0].0.clone()
+impl<T> Parts<Arc<Parts<T>>> {
+    /// Adds a part, under the least of its keys.
+    fn put(&mut self, at: usize, part: Parts<T>) {
+        self.0.insert(at, (part.0[0].0.clone(), Arc::new(part)));
     }
 }
 
@@ -91,8 +80,8 @@ impl Runs {
             (key, ids)
         };
         let Some((at, nth)) = self.place_of(&key) else {
-            let run = Arc::new(Parts(vec![one(key)]));
-            let group = Arc::new(Parts(vec![(run.first(), run)]));
+            let mut group = Group::default();
+            group.put(0, Parts(vec![one(key)]));
             self.groups.put(0, group);
             return;
         };
@@ -109,11 +98,11 @@ impl Runs {
         }
         if run.is_full() {
             let upper = run.split();
-            group.put(nth + 1, Arc::new(upper));
+            group.put(nth + 1, upper);
         }
         if group.is_full() {
             let upper = group.split();
-            self.groups.put(at + 1, Arc::new(upper));
+            self.groups.put(at + 1, upper);
         }
     }
 
