@@ -113,7 +113,9 @@ impl Explainer {
             };
             world.waiting.remove(at);
             let mut ways = self.explanations(&world, &task, None, &mut budget);
-            match (ways.found.pop(), ways.difference) {
+            // What there was no time for may explain it.
+            let difference = ways.difference.take().filter(|_| ways.complete);
+            match (ways.found.pop(), difference) {
                 (Some(mut way), _) => {
                     // What it did can only be told here: it was there before those that explain it were placed.
                     way.attempt.overlay = Default::default();

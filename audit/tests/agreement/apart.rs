@@ -153,3 +153,22 @@ fn who_came_last_matters_where_it_is_not_known_whether_there_is_a_row() {
         is_silent_with_few_worlds(story);
     }
 }
+
+/// A world in which not all was tried is not given up for another one that explains it.
+#[test]
+fn what_there_was_no_time_for_is_not_refuted() {
+    let story = include_str!("../../testscripts/silent/seen_by_somebody_who_had_waited");
+    let (story, _) = story.split_once("expect").expect("what it comes to");
+    for runs_max in 1..64 {
+        let limits = Limits {
+            runs_max,
+            detours_max: 1,
+            worlds_max: 3,
+            solver_after: 2,
+            ..Limits::default()
+        };
+        let (_, summary) = audit_within(records(story), limits);
+        let rules: Vec<&String> = summary.violations.iter().map(|v| &v.rule).collect();
+        assert!(rules.is_empty(), "with {runs_max} runs: {rules:?}");
+    }
+}
