@@ -386,6 +386,9 @@ impl Explainer {
                 continue;
             };
             let (before, explained) = self.adopt(world.sketch(), rival, way);
+            if !after.has_overwritten(&task.txn, &explained.attempt.overlay) {
+                continue;
+            }
             if let Then::One(both) = self.then(&before, task, budget)
                 && merge::same_after(&both, &after)
             {

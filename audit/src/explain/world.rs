@@ -21,7 +21,7 @@ use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
 use crate::sql::Planner;
 use crate::state::catalog::{TEMPORARY, TableKind};
-use crate::state::overlay::OwnTable;
+use crate::state::overlay::{Overlay, OwnTable};
 use crate::state::store::{Store, Version};
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId};
@@ -328,6 +328,17 @@ impl World {
         let mut world = self.clone();
         slipped.iter().for_each(|slipped| world.put_under(slipped));
         Some(world)
+    }
+
+    /// Whether each row that somebody wrote has a version here that `over` has made, so that it could be put under that; and
+    /// whether there is nothing else that he wrote.
+    pub fn has_overwritten(&self, over: &Transaction, written: &Overlay) -> bool {
+        let Some((over, rows)) = self.commit_of(over).zip(written.replaced_alone()) else {
+            return false;
+        };
+        let chain = |(table, id): &(TableId, RowId)| self.store.tables.get(table)?.chain(*id);
+        let mut chains = rows.iter().map(chain);
+        chains.all(|chain| chain.is_some_and(|c| c.versions.iter().any(|v| v.commit == over)))
     }
 
     /// Puts what a writer left under what somebody has overwritten it with.

@@ -101,6 +101,20 @@ impl Overlay {
         self.tables.get(&table)
     }
 
+    /// The rows that it wrote, if it certainly wrote these and did nothing else.
+    pub fn replaced_alone(&self) -> Option<Vec<(TableId, RowId)>> {
+        let mut rows = Vec::new();
+        for (table, own) in &self.tables {
+            let beside = own.truncated || own.unseen || own.havoc.is_some();
+            let beside = beside || !own.inserted.is_empty() || !own.absent.is_empty();
+            if beside || own.replaced.values().any(|replaced| replaced.perhaps) {
+                return None;
+            }
+            rows.extend(own.replaced.keys().map(|id| (*table, *id)));
+        }
+        (self.catalog.is_none() && self.havoc_everything.is_none()).then_some(rows)
+    }
+
     /// Whether there are rows in this table as it left them.
     pub fn has_written(&self, table: TableId) -> bool {
         self.table(table)
