@@ -22,7 +22,6 @@ use crate::places::Places;
 use crate::points::choose::Decision;
 use crate::points::{CommitId, PointId};
 use crate::state::overlay::Overlay;
-use crate::state::view::has_key;
 use crate::state::{Row, TableId};
 use crate::trace::{Nanos, Window};
 use pgassay_rules::Level;
@@ -343,24 +342,7 @@ fn conflicts(read: &Read, writes: &[Written]) -> bool {
     read.touches.iter().any(|touch| {
         writes.iter().any(|w| {
             let mut rows = w.before.iter().chain(&w.after);
-            match touch {
-                Touch::Key {
-                    table,
-                    columns,
-                    key,
-                    filter,
-                    cut,
-                } => {
-                    let accepted = |row| {
-                        filter.as_ref().is_none_or(|accepts| accepts(row))
-                            && cut.as_ref().is_none_or(|cut| cut.may_reach(row))
-                    };
-                    *table == w.table && rows.any(|row| has_key(row, columns, key) && accepted(row))
-                }
-                Touch::Scan { table, filter } => {
-                    *table == w.table && rows.any(|row| filter.as_ref().is_none_or(|accepts| accepts(row)))
-                }
-            }
+            touch.table() == w.table && rows.any(|row| touch.may_find(row))
         })
     })
 }

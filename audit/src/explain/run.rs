@@ -851,14 +851,16 @@ fn follow_sequences(
 
 /// Whether something that was read had to be guessed.
 pub fn is_guessed<'t>(touches: impl IntoIterator<Item = &'t Touch>, store: &Store, sent: Nanos) -> bool {
-    touches.into_iter().any(|touch| match touch {
-        Touch::Key {
-            table, columns, key, ..
-        } => {
-            let kept = store.tables.get(table);
-            kept.is_some_and(|t| t.is_guessed_at(columns, key, sent))
-        }
-        Touch::Scan { table, .. } => store.tables.get(table).is_some_and(|t| t.is_guessed(sent)),
+    touches.into_iter().any(|touch| {
+        let Some(kept) = store.tables.get(&touch.table()) else {
+            return false;
+        };
+        let width = store.catalog.table(touch.table()).map(|t| t.columns.len());
+        let at = match touch {
+            Touch::Key { columns, key, .. } => Some((&**columns, &**key)),
+            Touch::Scan { .. } => None,
+        };
+        kept.is_guessed_among(at, |row| touch.may_find(row), width, sent)
     })
 }
 

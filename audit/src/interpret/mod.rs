@@ -28,6 +28,7 @@ pub use write::merged;
 
 use crate::sql::plan::{AllAsks, Asks, Expr, Kind, Query};
 use crate::sql::{Planned, Prepared, SessionSettings};
+use crate::state::view::has_key;
 use crate::state::{Catalog, Row, RowId, TableId, View};
 use crate::trace::Answer;
 use crate::value::compare::total_order;
@@ -185,6 +186,18 @@ impl Touch {
     pub fn table(&self) -> TableId {
         let (Touch::Key { table, .. } | Touch::Scan { table, .. }) = self;
         *table
+    }
+
+    /// Whether a row of its table may be among those that were read.
+    pub fn may_find(&self, row: &Row) -> bool {
+        let is_there = match self {
+            Touch::Key {
+                columns, key, cut, ..
+            } => has_key(row, columns, key) && cut.as_ref().is_none_or(|cut| cut.may_reach(row)),
+            Touch::Scan { .. } => true,
+        };
+        let (Touch::Key { filter, .. } | Touch::Scan { filter, .. }) = self;
+        is_there && filter.as_ref().is_none_or(|accepts| accepts(row))
     }
 }
 

@@ -7,7 +7,7 @@
 //! doubts is known in part only.
 
 use super::Table;
-use crate::state::RowId;
+use crate::state::{Row, RowId};
 use crate::state::view::Knowledge;
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
@@ -42,6 +42,13 @@ pub(super) struct Guess {
     until: Nanos,
     /// The same, of which rows there are; what was guessed later is only what is in them.
     moved_until: Nanos,
+}
+
+impl Guess {
+    /// Whether a snapshot taken at `sent` or later may have found other rows there.
+    fn is_moved(&self, sent: Nanos) -> bool {
+        self.moved_until > 0 && sent <= self.moved_until
+    }
 }
 
 /// Keys under which something had to be guessed, by the columns that they are keys in.
@@ -349,26 +356,67 @@ impl Table {
         self.is_all_guessed(sent) || self.guessed.values().any(|keys| keys.values().any(is_open))
     }
 
-    /// Whether what it finds under this key may have been.
-    pub fn is_guessed_at(&self, columns: &[usize], key: &[Value], sent: Nanos) -> bool {
-        self.is_all_guessed(sent) || self.some_guess(columns, key, |guess| sent <= guess.until)
+    /// Whether what it finds among the rows that it `may_find` may have been: those `at` a key, if it looks for one. Rows have
+    /// so many cells, if that is known.
+    pub fn is_guessed_among(
+        &self,
+        at: Option<(&[usize], &[Value])>,
+        may_find: impl Fn(&Row) -> bool,
+        width: Option<usize>,
+        sent: Nanos,
+    ) -> bool {
+        if self.guessed.is_empty() {
+            return self.is_all_guessed(sent);
+        }
+        let is_open = |guess: &Guess| sent <= guess.until;
+        let is_met = |of: &[usize], key: &[Key], guess: &Guess| {
+            is_open(guess) && self.shows(of, key, guess.is_moved(sent), width, &may_find)
+        };
+        self.is_all_guessed(sent)
+            || self.guessed.iter().any(|(of, keys)| match at {
+                Some((columns, key)) if **of == *columns => keys.get(&as_key(key)).is_some_and(is_open),
+                _ => keys.iter().any(|(key, guess)| is_met(of, key, guess)),
+            })
+    }
+
+    /// Whether one of the rows with this key is such that somebody `may_find` it; where it was guessed which rows there are,
+    /// it may have anything in its other cells.
+    fn shows(
+        &self,
+        columns: &[usize],
+        key: &[Key],
+        moved: bool,
+        width: Option<usize>,
+        may_find: impl Fn(&Row) -> bool,
+    ) -> bool {
+        let values: Vec<Value> = key.iter().map(|k| k.0.clone()).collect();
+        let ids = self.candidates(columns, &values);
+        let Some(width) = width.filter(|_| moved || ids.is_empty()) else {
+            let versions = ids
+                .iter()
+                .filter_map(|id| self.chain(*id))
+                .flat_map(|c| &c.versions);
+            return ids.is_empty() || versions.filter_map(|v| v.row.as_ref()).any(may_find);
+        };
+        let mut cells = vec![Value::Unknown; width];
+        for (column, value) in columns.iter().zip(values) {
+            cells[*column] = value;
+        }
+        may_find(&cells.into())
     }
 
     /// Whether it may have been guessed which rows it finds there.
     pub fn is_row_guessed_at(&self, columns: &[usize], key: &[Value], sent: Nanos) -> bool {
-        let is_open = |guess: &Guess| guess.moved_until > 0 && sent <= guess.moved_until;
-        self.is_all_guessed(sent) || self.some_guess(columns, key, is_open)
+        let is_open = |guess: &Guess| guess.is_moved(sent);
+        self.is_all_guessed(sent)
+            || self.guessed.iter().any(|(of, keys)| match **of == *columns {
+                true => keys.get(&as_key(key)).is_some_and(is_open),
+                false => keys.values().any(is_open),
+            })
     }
 
     fn is_all_guessed(&self, sent: Nanos) -> bool {
         self.guessed_until > 0 && sent <= self.guessed_until
-    }
-
-    fn some_guess(&self, columns: &[usize], key: &[Value], is_open: impl Fn(&Guess) -> bool) -> bool {
-        self.guessed.iter().any(|(of, keys)| match **of == *columns {
-            true => keys.get(&as_key(key)).is_some_and(&is_open),
-            false => keys.values().any(&is_open),
-        })
     }
 
     /// Something unknown happened to any of its rows before `until`: what snapshots from before that show is not
