@@ -43,6 +43,7 @@ impl Explainer {
         let mut undecided: Option<Attempt> = None;
         for mut world in std::mem::take(&mut self.worlds) {
             world.footprints.remove(&txn.id);
+            self.take_order_of_slipped(&mut world, txn);
             let before = world.take_slipped(txn.id);
             if let Some(done) = world.take_ahead(txn.id) {
                 self.leave_to_certify(&mut world, &done);

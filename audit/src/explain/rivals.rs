@@ -13,7 +13,7 @@ use super::run::is_statement_level;
 use super::world::{Slipped, Taken, World, Wrote};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
-use crate::trace::Outcome;
+use crate::trace::{Nanos, Outcome};
 use pgassay_rules::profile::AbortedReads;
 use std::sync::Arc;
 
@@ -228,12 +228,30 @@ impl Explainer {
             return world.take_one_order(&Taken { by, written, until });
         }
         for (task, footprint) in pair {
-            let written = match self.spot_of(world, task, &footprint) {
-                Some(spot) => Wrote::At(spot),
-                None => Wrote::Rows(footprint),
-            };
-            let by = task.txn.id;
-            world.take_one_order(&Taken { by, written, until });
+            self.take_one_place(world, task, footprint, until);
+        }
+    }
+
+    /// Of a writer one place among others was taken: whoever can tell may be explained by another one, until all had ended.
+    fn take_one_place(&mut self, world: &mut World, task: &Task, footprint: Arc<Footprint>, until: Nanos) {
+        let written = match self.spot_of(world, task, &footprint) {
+            Some(spot) => Wrote::At(spot),
+            None => Wrote::Rows(footprint),
+        };
+        let by = task.txn.id;
+        world.take_one_order(&Taken { by, written, until });
+    }
+
+    /// Where others, too, have slipped under who has overwritten the rows of a writer, one order of all of them is taken, with
+    /// what each of them would have left by itself.
+    pub(super) fn take_order_of_slipped(&mut self, world: &mut World, txn: &Arc<Transaction>) {
+        let Some((crowd, until)) = world.crowd_of(txn.id) else {
+            return;
+        };
+        for other in crowd {
+            let task = self.task(&other);
+            let footprint = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
+            self.take_one_place(world, &task, footprint, until);
         }
     }
 

@@ -94,6 +94,12 @@ impl Slipped {
         }
     }
 
+    /// The rows that it wrote.
+    fn rows(&self) -> impl Iterator<Item = (TableId, RowId)> + '_ {
+        let tables = self.writer.attempt.overlay.tables.iter();
+        tables.flat_map(|(table, own)| own.replaced.keys().map(|id| (*table, *id)))
+    }
+
     fn is(&self, other: &Slipped) -> bool {
         (self.writer.txn.id, self.under) == (other.writer.txn.id, other.under)
     }
@@ -301,6 +307,20 @@ impl World {
     pub fn take_ahead(&mut self, txn: TxnId) -> Option<Arc<Explained>> {
         let at = self.ahead.iter().position(|e| e.txn.id == txn)?;
         Some(self.ahead.remove(at))
+    }
+
+    /// A writer that has slipped and those others that have where it wrote, with when all of them, and those that they have
+    /// slipped under, had ended; `None` if there are no others.
+    pub fn crowd_of(&self, txn: TxnId) -> Option<(Vec<Arc<Transaction>>, Nanos)> {
+        let of = |slipped: &&Slipped| slipped.writer.txn.id == txn;
+        let own = self.slipped.iter().find(of)?;
+        let beside = |slipped: &&Slipped| slipped.rows().any(|row| own.rows().any(|mine| mine == row));
+        let crowd: Vec<&Slipped> = self.slipped.iter().filter(beside).collect();
+        let until = crowd.iter().map(|slipped| slipped.until).max()?;
+        let mut txns: Vec<Arc<Transaction>> = crowd.iter().map(|s| s.writer.txn.clone()).collect();
+        txns.sort_by_key(|txn| txn.id);
+        txns.dedup_by_key(|txn| txn.id);
+        (txns.len() > 1).then_some((txns, until))
     }
 
     /// The world in which a writer whose turn it is came before the last of those that have overwritten all that it left.
