@@ -21,7 +21,7 @@ use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
 use crate::sql::Planner;
 use crate::state::catalog::{TEMPORARY, TableKind};
-use crate::state::overlay::{Overlay, OwnTable};
+use crate::state::overlay::{Overlay, OwnTable, Replaced};
 use crate::state::store::{Store, Version};
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId};
@@ -781,11 +781,19 @@ impl World {
         let catalog = self.store.catalog.clone();
         let key = catalog.table(table).and_then(|t| t.primary_key());
         match replaced {
-            Some(replaced) if replaced.row.is_some() => {
+            Some(Replaced {
+                row: Some(row), before, ..
+            }) => {
                 let columns: &[usize] = key.map_or(&[], |k| &k.columns);
                 let kept = self.store.table_mut(table);
                 kept.unlearn(id, columns);
                 kept.unsettle_row(id, until);
+                if !kept.is_live(id) {
+                    // Somebody took it away since, or before: then it was put there again.
+                    for row in [row, before] {
+                        self.store.distrust(table, row, until);
+                    }
+                }
             }
             _ => {
                 if let Some(gone) = self.store.table_mut(table).remove(id) {
