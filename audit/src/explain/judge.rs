@@ -43,14 +43,15 @@ impl Explainer {
         let mut undecided: Option<Attempt> = None;
         for mut world in std::mem::take(&mut self.worlds) {
             world.footprints.remove(&txn.id);
-            self.take_order_of_slipped(&mut world, txn);
-            let before = world.take_slipped(txn.id);
             if let Some(done) = world.take_ahead(txn.id) {
+                world.stay_ahead(txn.id);
                 self.leave_to_certify(&mut world, &done);
                 explained.get_or_insert(done);
                 kept.push(world);
                 continue;
             }
+            self.take_order_of_slipped(&mut world, txn);
+            let before = world.take_slipped(txn.id);
             self.births.remembers |= before.is_some();
             let mut placement = self.place(world, &task, ahead, &mut budget, &Under::default());
             if let Placement::GivenUp(world) = placement {

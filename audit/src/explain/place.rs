@@ -302,6 +302,22 @@ impl Explainer {
                 .extend(rivals.iter().map(|rival| (task.txn.id, rival.txn.id)));
             placed.push(self.adopt(world, task, way));
         }
+        // It may be that a rival had slipped under somebody who came before.
+        for rival in &rivals {
+            let Some(next) = self.with_slipped(&world, rival) else {
+                continue;
+            };
+            if !spend(&mut budget.detours) {
+                return Placement::GivenUp(world);
+            }
+            match self.place(next, task, ahead, budget, under) {
+                Placement::Placed(more) => placed.extend(more),
+                Placement::GivenUp(_) => return Placement::GivenUp(world),
+                Placement::Nowhere(_, found, step) => {
+                    difference.get_or_insert((found, step));
+                }
+            }
+        }
         // One of them is the first: before it comes none of the others.
         let below = under.and(task).and_all(&rivals);
         for (rival, ways) in self.promising(&mut world, rivals, ahead, budget, &below) {

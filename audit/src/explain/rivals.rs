@@ -430,6 +430,19 @@ impl Explainer {
         (slipped, left)
     }
 
+    /// The world in which a rival was ahead of its turn, and under somebody who has overwritten all that it left, if it may
+    /// have been.
+    pub(super) fn with_slipped(&mut self, world: &World, rival: &Task) -> Option<World> {
+        if !world.may_slip(rival.txn.id) {
+            return None;
+        }
+        let mut world = world.clone();
+        self.take_order_of_slipped(&mut world, &rival.txn);
+        let (mut before, explained) = world.take_slipped(rival.txn.id)?;
+        before.ahead.push(explained);
+        Some(before)
+    }
+
     /// The world after a transaction that it explains in one way only.
     fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Then {
         let mut ways = self.explanations(world, task, None, budget);

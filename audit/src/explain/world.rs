@@ -323,7 +323,20 @@ impl World {
         (txns.len() > 1).then_some((txns, until))
     }
 
-    /// The world in which a writer whose turn it is came before the last of those that have overwritten all that it left.
+    /// Whether a writer may have slipped under somebody, and has not had its turn.
+    pub fn may_slip(&self, txn: TxnId) -> bool {
+        let mut slipped = self.slipped.iter();
+        slipped.any(|slipped| slipped.writer.txn.id == txn && !slipped.is_over) && !self.is_ahead(txn)
+    }
+
+    /// A writer that was ahead has had its turn: it has slipped nowhere else.
+    pub fn stay_ahead(&mut self, txn: TxnId) {
+        self.slipped
+            .retain(|slipped| slipped.is_over || slipped.writer.txn.id != txn);
+    }
+
+    /// The world in which a writer came before the last of those that have overwritten all that it left; in this one it comes
+    /// after them.
     pub fn take_slipped(&mut self, txn: TxnId) -> Option<(World, Arc<Explained>)> {
         let is_own = |slipped: &Slipped| slipped.writer.txn.id == txn;
         let last = self.slipped.iter().rev().find(|slipped| is_own(slipped))?.clone();
