@@ -93,12 +93,6 @@ impl Early {
             (len + 1_000 * chain.versions.len(), last.max(newest))
         })
     }
-
-    /// Whether both worlds hold the same there.
-    fn is_the_same(&self, a: &World, b: &World) -> bool {
-        let (mine, theirs) = (self.rows(a), self.rows(b));
-        mine == theirs && mine.iter().all(|id| merge::same_chain(a, b, self.table, *id))
-    }
 }
 
 /// What is heard in the turn of one transaction.
@@ -341,13 +335,21 @@ impl Explainer {
         if worlds.len() < 2 {
             return;
         }
+        // Of each row once, though many ask for it.
+        let mut agreed: FxHashMap<(TableId, RowId), bool> = FxHashMap::default();
         for early in self.answers(worlds[0].world_mut(), ahead).iter() {
-            let (first, others) = worlds.split_at_mut(1);
-            let first = first[0].world_mut();
-            if others
-                .iter_mut()
-                .all(|other| early.is_the_same(first, other.world_mut()))
-            {
+            let is_same_everywhere = {
+                let all: Vec<&World> = worlds.iter_mut().map(|any| &*any.world_mut()).collect();
+                let (first, others) = (all[0], &all[1..]);
+                let rows = early.rows(first);
+                let mut is_agreed = |id: RowId| {
+                    let row = (early.table, id);
+                    let known = agreed.entry(row);
+                    *known.or_insert_with(|| others.iter().all(|other| merge::is_agreed(first, other, row)))
+                };
+                others.iter().all(|other| early.rows(other) == rows) && rows.iter().all(|id| is_agreed(*id))
+            };
+            if is_same_everywhere {
                 continue;
             }
             let contradicted = worlds
@@ -359,6 +361,7 @@ impl Explainer {
                 let mut gone: Vec<T> = worlds
                     .extract_if(.., |_| contradicted.next() == Some(true))
                     .collect();
+                agreed.clear();
                 witness::testify_early(early.by, worlds, &mut gone);
             }
         }

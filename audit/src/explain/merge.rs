@@ -55,6 +55,12 @@ pub(super) fn same_chain(a: &World, b: &World, table: TableId, id: RowId) -> boo
             .all(|(x, y)| writer(a, x) == writer(b, y) && same_row(x.row.as_ref(), y.row.as_ref()))
 }
 
+/// The same, of a row that need not have been written since there is more than one world.
+pub(super) fn is_agreed(a: &World, b: &World, (table, id): (TableId, RowId)) -> bool {
+    let is_touched = a.changed.contains(&(table, id)) || b.changed.contains(&(table, id));
+    !is_touched || same_chain(a, b, table, id)
+}
+
 /// Those who wrote the rows in which two worlds differ, as far as the first one remembers them.
 pub(super) fn writers_apart(world: &World, other: &World) -> Vec<TxnId> {
     let chains = differing(world, other).filter_map(|(table, id)| chain(world, table, id));
