@@ -6,7 +6,9 @@
 //!
 //! The case starts with the suspects alone. Whenever the reference checker stumbles over a version whose
 //! writer is not in the case and may have come after its start, that writer joins, until nothing is
-//! missing: so every transaction that could have written what the story reads is part of it.
+//! missing: so every transaction that could have written what the story reads is part of it. Where nothing but answers says
+//! which of several wrote last, all of these have to be part of it, too, and those who gave the answers: what the fast path
+//! made of them is not relied on, unless there are too many.
 
 use crate::assemble::End;
 use crate::certify::Node;
@@ -107,7 +109,7 @@ pub fn suspect(
             place.close_cut(suspect, &members[0]).unwrap_or(confirmed)
         }
         // Whoever reads it asks for those who wrote at the same time as what was seen, or was not; and how it is known who
-        // came last.
+        // came last. Where that is not enough to prove it again, nothing is proved.
         Confirmed::Impossible { members, .. } => {
             let deep = Place {
                 is_deep: true,
@@ -116,7 +118,8 @@ pub fn suspect(
             };
             match deep.weigh(members.clone(), members_max, decide) {
                 deeper @ Confirmed::Impossible { .. } => deeper,
-                _ => confirmed,
+                Confirmed::Explained { .. } => Confirmed::Unknown("order_left_open"),
+                Confirmed::Unknown(_) => confirmed,
             }
         }
         _ => confirmed,

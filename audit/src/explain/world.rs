@@ -795,7 +795,9 @@ impl World {
         let key = catalog.table(table).and_then(|t| t.primary_key());
         match replaced {
             Some(Replaced {
-                row: Some(row), before, ..
+                row: Some(row),
+                before,
+                ..
             }) => {
                 let columns: &[usize] = key.map_or(&[], |k| &k.columns);
                 let kept = self.store.table_mut(table);

@@ -7,8 +7,8 @@
 //! doubts is known in part only.
 
 use super::Table;
-use crate::state::{Row, RowId};
 use crate::state::view::Knowledge;
+use crate::state::{Row, RowId};
 use crate::trace::Nanos;
 use crate::value::{Key, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
