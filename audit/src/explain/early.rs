@@ -393,6 +393,9 @@ impl Explainer {
             return false;
         }
         let txn = &early.task.txn;
+        if world.may_show_crowd(txn, &early.looked) {
+            return false;
+        }
         if let Some(mut other) = world.otherwise(txn) {
             other.slipped.clear();
             if !self.is_contradicted(&mut other, early) {

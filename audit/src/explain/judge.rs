@@ -102,7 +102,7 @@ impl Explainer {
     }
 
     /// What placing one transaction is worth now.
-    fn budget(&self, lazy: bool) -> Budget {
+    pub(super) fn budget(&self, lazy: bool) -> Budget {
         self.patience.limit(match lazy {
             true => Budget::lazy(&self.limits),
             false => Budget::of(&self.limits),
@@ -186,7 +186,7 @@ impl Explainer {
             let accused = fate.is_none() && without_effect;
             let is_open = |explainer: &mut Explainer, world: &mut World| {
                 world.may_be_otherwise(txn, &own)
-                    || explainer.may_have_slipped(world, task, ahead)
+                    || explainer.may_have_slipped(world, task, &own, ahead)
                     || explainer.doubts_guess(world, task, step)
             };
             if !accused && is_open(self, &mut world) {
@@ -238,16 +238,6 @@ impl Explainer {
         }
         self.wait(task, None, Some(accusation), until, open);
         Fate::Deferred
-    }
-
-    /// Whether a transaction that nothing explains in a world is explained if those came before others who may have.
-    fn may_have_slipped(&mut self, world: &World, task: &Task, ahead: &Ahead<'_>) -> bool {
-        let Some(other) = world.otherwise(&task.txn) else {
-            return false;
-        };
-        self.births.remembers = true;
-        let placement = self.place(other, task, ahead, &mut self.budget(true), &Under::default());
-        !matches!(placement, Placement::Nowhere(..))
     }
 
     /// Whether something of what a transaction read had to be guessed in a world that does not explain it: then that is

@@ -29,6 +29,7 @@ pub mod limits;
 pub mod budget;
 pub mod place;
 pub mod rivals;
+pub mod slip;
 pub mod solved;
 pub mod rows;
 pub mod merge;

@@ -304,7 +304,13 @@ impl Explainer {
         }
         // It may be that a rival had slipped under somebody who came before.
         for rival in &rivals {
-            let Some(next) = self.with_slipped(&world, rival) else {
+            if !world.may_slip(rival.txn.id) {
+                continue;
+            }
+            if world.crowd_of(rival.txn.id).is_some() {
+                return Placement::GivenUp(world);
+            }
+            let Some(next) = world.with_slipped(rival.txn.id) else {
                 continue;
             };
             if !spend(&mut budget.detours) {

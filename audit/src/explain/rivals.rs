@@ -9,8 +9,7 @@ use super::between::Between;
 use super::budget::Budget;
 use super::footprint::Footprint;
 use super::place::{Explanations, Task, Under, last_done, wrote_nothing};
-use super::run::is_statement_level;
-use super::world::{Slipped, Taken, World, Wrote};
+use super::world::{Taken, World, Wrote};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::{End, Transaction};
 use crate::trace::{Nanos, Outcome};
@@ -34,7 +33,7 @@ enum Pair {
 }
 
 /// What comes of a transaction.
-enum Then {
+pub(super) enum Then {
     One(Box<World>),
     Several,
     /// It is not explained.
@@ -233,26 +232,19 @@ impl Explainer {
     }
 
     /// Of a writer one place among others was taken: whoever can tell may be explained by another one, until all had ended.
-    fn take_one_place(&mut self, world: &mut World, task: &Task, footprint: Arc<Footprint>, until: Nanos) {
+    pub(super) fn take_one_place(
+        &mut self,
+        world: &mut World,
+        task: &Task,
+        footprint: Arc<Footprint>,
+        until: Nanos,
+    ) {
         let written = match self.spot_of(world, task, &footprint) {
             Some(spot) => Wrote::At(spot),
             None => Wrote::Rows(footprint),
         };
         let by = task.txn.id;
         world.take_one_order(&Taken { by, written, until });
-    }
-
-    /// Where others, too, have slipped under who has overwritten the rows of a writer, one order of all of them is taken, with
-    /// what each of them would have left by itself.
-    pub(super) fn take_order_of_slipped(&mut self, world: &mut World, txn: &Arc<Transaction>) {
-        let Some((crowd, until)) = world.crowd_of(txn.id) else {
-            return;
-        };
-        for other in crowd {
-            let task = self.task(&other);
-            let footprint = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
-            self.take_one_place(world, &task, footprint, until);
-        }
     }
 
     /// Whether somebody may have looked between two writers and can tell which of them was first.
@@ -380,71 +372,8 @@ impl Explainer {
         }
     }
 
-    /// Those of the rivals of whom nothing is left once a transaction has written, with what explains them before it; and the
-    /// others. Where an answer that was given already shows that one of them came before, all are others.
-    pub(super) fn overwritten(
-        &mut self,
-        world: &mut World,
-        task: &Task,
-        rivals: Vec<Task>,
-        ahead: &Ahead<'_>,
-        budget: &mut Budget,
-    ) -> (Vec<Slipped>, Vec<Task>) {
-        let is_apt = |task: &Task| is_statement_level(&task.rules) && task.rules.mutual_exclusion;
-        if self.claims_serial || !is_apt(task) || !rivals.iter().any(is_apt) {
-            return (Vec::new(), rivals);
-        }
-        let Then::One(mut after) = self.then(world, task, budget) else {
-            return (Vec::new(), rivals);
-        };
-        let mut slipped = Vec::new();
-        for rival in rivals.iter().filter(|rival| is_apt(rival)) {
-            let mut ways = self.explanations(world, rival, None, budget);
-            let (Some(way), true, true) = (ways.found.pop(), ways.found.is_empty(), ways.complete) else {
-                continue;
-            };
-            let (before, explained) = self.adopt(world.sketch(), rival, way);
-            if !after.has_overwritten(&task.txn, &explained.attempt.overlay) {
-                continue;
-            }
-            if let Then::One(both) = self.then(&before, task, budget)
-                && merge::same_after(&both, &after)
-            {
-                slipped.push((rival, explained));
-            }
-        }
-        after.ahead = world.ahead.clone();
-        if slipped.is_empty() || self.is_contradicted_by_any(&mut after, ahead) {
-            return (Vec::new(), rivals);
-        }
-        let slipped: Vec<Slipped> = slipped
-            .into_iter()
-            .map(|(_, writer)| Slipped::new(writer, &task.txn))
-            .collect();
-        let is_left = |rival: &Task| {
-            !slipped
-                .iter()
-                .any(|slipped| slipped.writer.txn.id == rival.txn.id)
-        };
-        let left = rivals.into_iter().filter(is_left).collect();
-        (slipped, left)
-    }
-
-    /// The world in which a rival was ahead of its turn, and under somebody who has overwritten all that it left, if it may
-    /// have been.
-    pub(super) fn with_slipped(&mut self, world: &World, rival: &Task) -> Option<World> {
-        if !world.may_slip(rival.txn.id) {
-            return None;
-        }
-        let mut world = world.clone();
-        self.take_order_of_slipped(&mut world, &rival.txn);
-        let (mut before, explained) = world.take_slipped(rival.txn.id)?;
-        before.ahead.push(explained);
-        Some(before)
-    }
-
     /// The world after a transaction that it explains in one way only.
-    fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Then {
+    pub(super) fn then(&mut self, world: &World, task: &Task, budget: &mut Budget) -> Then {
         let mut ways = self.explanations(world, task, None, budget);
         match (ways.found.pop(), ways.found.is_empty(), ways.complete) {
             (Some(mut way), true, true) => {

@@ -5,7 +5,7 @@
 use super::budget::Budget;
 use super::place::Task;
 use super::session::SessionState;
-use super::world::{Explained, World};
+use super::world::Explained;
 use super::{Accusation, Explainer, Fate, Suspect, witness};
 use crate::assemble::{End, Transaction};
 use crate::points::CommitId;
@@ -167,7 +167,7 @@ impl Explainer {
             let own = world.footprint(&task.txn, &task.rules, &task.session, &self.planner);
             // What had to be guessed refutes nothing.
             let is_guess = self.doubts_guess(&mut world, &task, step);
-            let is_open = world.may_be_otherwise(&task.txn, &own) || self.is_otherwise(&world, &task);
+            let is_open = world.may_be_otherwise(&task.txn, &own) || self.is_otherwise(&world, &task, &own);
             match kept.is_empty() || is_guess || is_open {
                 true => kept.push(world),
                 false => gone.push(world),
@@ -176,14 +176,6 @@ impl Explainer {
         witness::testify(&task, &mut kept, &gone);
         self.worlds = kept;
         fate
-    }
-
-    /// Whether a reader is explained in a world if those came before others who may have.
-    fn is_otherwise(&self, world: &World, task: &Task) -> bool {
-        world.otherwise(&task.txn).is_some_and(|other| {
-            let ways = self.explanations(&other, task, None, &mut Budget::of(&self.limits));
-            !ways.is_stuck()
-        })
     }
 
     /// Whether some order explains `txn` at another level than its own; nothing is applied.

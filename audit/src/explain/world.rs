@@ -12,6 +12,7 @@ use super::between::Between;
 use super::footprint::Footprint;
 use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
+use super::slip::Slipped;
 use super::spot::Spot;
 use super::witness::Deciding;
 use crate::assemble::Transaction;
@@ -21,8 +22,8 @@ use crate::points::{Chooser, CommitId, Order};
 use crate::reference::Member;
 use crate::sql::Planner;
 use crate::state::catalog::{TEMPORARY, TableKind};
-use crate::state::overlay::{Overlay, OwnTable, Replaced};
-use crate::state::store::{Store, Version};
+use crate::state::overlay::{OwnTable, Replaced};
+use crate::state::store::Store;
 use crate::state::view::Knowledge;
 use crate::state::{Catalog, Row, RowId, TableId};
 use crate::trace::{Nanos, TableName, Window};
@@ -70,39 +71,6 @@ pub struct Taken {
     pub written: Wrote,
     /// When both had ended.
     pub until: Nanos,
-}
-
-/// A writer that may have come before somebody who has overwritten all that it left.
-#[derive(Clone)]
-pub struct Slipped {
-    /// How it was explained there.
-    pub writer: Arc<Explained>,
-    pub under: TxnId,
-    /// Its turn has come, and it is thought to have come before another one.
-    is_over: bool,
-    /// When both had ended.
-    until: Nanos,
-}
-
-impl Slipped {
-    pub fn new(writer: Arc<Explained>, under: &Transaction) -> Slipped {
-        Slipped {
-            until: writer.txn.end.window().done.max(under.end.window().done),
-            under: under.id,
-            is_over: false,
-            writer,
-        }
-    }
-
-    /// The rows that it wrote.
-    fn rows(&self) -> impl Iterator<Item = (TableId, RowId)> + '_ {
-        let tables = self.writer.attempt.overlay.tables.iter();
-        tables.flat_map(|(table, own)| own.replaced.keys().map(|id| (*table, *id)))
-    }
-
-    fn is(&self, other: &Slipped) -> bool {
-        (self.writer.txn.id, self.under) == (other.writer.txn.id, other.under)
-    }
 }
 
 /// Where the place lies of a writer that does the same as others.
@@ -309,93 +277,6 @@ impl World {
         Some(self.ahead.remove(at))
     }
 
-    /// A writer that has slipped and those others that have where it wrote, with when all of them, and those that they have
-    /// slipped under, had ended; `None` if there are no others.
-    pub fn crowd_of(&self, txn: TxnId) -> Option<(Vec<Arc<Transaction>>, Nanos)> {
-        let of = |slipped: &&Slipped| slipped.writer.txn.id == txn;
-        let own = self.slipped.iter().find(of)?;
-        let beside = |slipped: &&Slipped| slipped.rows().any(|row| own.rows().any(|mine| mine == row));
-        let crowd: Vec<&Slipped> = self.slipped.iter().filter(beside).collect();
-        let until = crowd.iter().map(|slipped| slipped.until).max()?;
-        let mut txns: Vec<Arc<Transaction>> = crowd.iter().map(|s| s.writer.txn.clone()).collect();
-        txns.sort_by_key(|txn| txn.id);
-        txns.dedup_by_key(|txn| txn.id);
-        (txns.len() > 1).then_some((txns, until))
-    }
-
-    /// Whether a writer may have slipped under somebody, and has not had its turn.
-    pub fn may_slip(&self, txn: TxnId) -> bool {
-        let mut slipped = self.slipped.iter();
-        slipped.any(|slipped| slipped.writer.txn.id == txn && !slipped.is_over) && !self.is_ahead(txn)
-    }
-
-    /// A writer that was ahead has had its turn: it has slipped nowhere else.
-    pub fn stay_ahead(&mut self, txn: TxnId) {
-        self.slipped
-            .retain(|slipped| slipped.is_over || slipped.writer.txn.id != txn);
-    }
-
-    /// The world in which a writer came before the last of those that have overwritten all that it left; in this one it comes
-    /// after them.
-    pub fn take_slipped(&mut self, txn: TxnId) -> Option<(World, Arc<Explained>)> {
-        let is_own = |slipped: &Slipped| slipped.writer.txn.id == txn;
-        let last = self.slipped.iter().rev().find(|slipped| is_own(slipped))?.clone();
-        let mut world = self.clone();
-        let over = self.slipped.iter().filter(|slipped| is_own(slipped));
-        self.firsts.extend(over.map(|slipped| (slipped.under, txn)));
-        self.slipped.retain(|slipped| !is_own(slipped));
-        world.slipped.retain(|slipped| !slipped.is(&last));
-        let others = world.slipped.iter_mut().filter(|slipped| is_own(slipped));
-        others.for_each(|slipped| slipped.is_over = true);
-        world.put_under(&last);
-        Some((world, last.writer))
-    }
-
-    /// The world in which all those came before who may have, that were there when somebody was sent; `None` if there are none.
-    pub fn otherwise(&self, txn: &Transaction) -> Option<World> {
-        let beside = |slipped: &&Slipped| slipped.until >= txn.sent() && slipped.writer.txn.id != txn.id;
-        let slipped: Vec<Slipped> = self.slipped.iter().filter(beside).cloned().collect();
-        if slipped.is_empty() {
-            return None;
-        }
-        let mut world = self.clone();
-        slipped.iter().for_each(|slipped| world.put_under(slipped));
-        Some(world)
-    }
-
-    /// Whether each row that somebody wrote has a version here that `over` has made, so that it could be put under that; and
-    /// whether there is nothing else that he wrote.
-    pub fn has_overwritten(&self, over: &Transaction, written: &Overlay) -> bool {
-        let Some((over, rows)) = self.commit_of(over).zip(written.replaced_alone()) else {
-            return false;
-        };
-        let chain = |(table, id): &(TableId, RowId)| self.store.tables.get(table)?.chain(*id);
-        let mut chains = rows.iter().map(chain);
-        chains.all(|chain| chain.is_some_and(|c| c.versions.iter().any(|v| v.commit == over)))
-    }
-
-    /// Puts what a writer left under what somebody has overwritten it with.
-    fn put_under(&mut self, slipped: &Slipped) {
-        let Some(over) = self.commit_by(slipped.under) else {
-            return;
-        };
-        let writer = &slipped.writer;
-        let own = self.order.next_id();
-        let mut rows = Vec::new();
-        for (table, written) in &writer.attempt.overlay.tables {
-            for (id, replaced) in &written.replaced {
-                let version = Version::new(own, replaced.row.clone());
-                self.store.push_under(*table, *id, over, version);
-                rows.push((*table, *id));
-            }
-        }
-        let window = writer.txn.end.window();
-        self.changed.extend(rows.iter().copied());
-        self.order
-            .push(window.sent, window.done, false, writer.txn.clone(), rows);
-        self.order.precede(own, over);
-    }
-
     pub fn is_ahead(&self, txn: TxnId) -> bool {
         self.ahead.iter().any(|e| e.txn.id == txn)
     }
@@ -405,7 +286,7 @@ impl World {
         self.commit_by(txn.id)
     }
 
-    fn commit_by(&self, txn: TxnId) -> Option<CommitId> {
+    pub(super) fn commit_by(&self, txn: TxnId) -> Option<CommitId> {
         let mut commits = self.order.iter().rev();
         commits.find(|(_, commit)| commit.txn.id == txn).map(|(id, _)| id)
     }
