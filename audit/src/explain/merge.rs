@@ -15,7 +15,7 @@ use crate::verdict::TxnId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-fn chain(world: &World, table: TableId, id: RowId) -> Option<&Chain> {
+pub(super) fn chain(world: &World, table: TableId, id: RowId) -> Option<&Chain> {
     world.store.tables.get(&table).and_then(|t| t.chain(id))
 }
 

@@ -852,7 +852,8 @@ fn follow_sequences(
 /// Whether something that was read had to be guessed.
 pub fn is_guessed<'t>(touches: impl IntoIterator<Item = &'t Touch>, store: &Store, sent: Nanos) -> bool {
     touches.into_iter().any(|touch| {
-        let Some(kept) = store.tables.get(&touch.table()) else {
+        let kept = store.tables.get(&touch.table());
+        let Some(kept) = kept.filter(|kept| kept.is_guessed(sent)) else {
             return false;
         };
         let width = store.catalog.table(touch.table()).map(|t| t.columns.len());

@@ -24,7 +24,7 @@ use super::world::{Explained, World};
 use super::{Ahead, Explainer, merge};
 use crate::assemble::Transaction;
 use crate::state::overlay::Overlay;
-use crate::state::store::Version;
+use crate::state::store::{Chain, Version};
 use crate::state::{RowId, TableId};
 use crate::trace::Nanos;
 use crate::verdict::TxnId;
@@ -54,8 +54,7 @@ impl Slipped {
 
     /// The rows that it wrote.
     fn rows(&self) -> impl Iterator<Item = (TableId, RowId)> + '_ {
-        let tables = self.writer.attempt.overlay.tables.iter();
-        tables.flat_map(|(table, own)| own.replaced.keys().map(|id| (*table, *id)))
+        self.writer.attempt.overlay.replaced()
     }
 
     fn meets(&self, other: &Slipped) -> bool {
@@ -146,12 +145,14 @@ impl World {
     /// Whether each row that somebody wrote has a version here that `over` has made, so that it could be put under that; and
     /// whether there is nothing else that he wrote.
     pub fn has_overwritten(&self, over: &Transaction, written: &Overlay) -> bool {
-        let Some((over, rows)) = self.commit_of(over).zip(written.replaced_alone()) else {
+        let Some(over) = self.commit_of(over).filter(|_| written.only_replaces()) else {
             return false;
         };
-        let chain = |(table, id): &(TableId, RowId)| self.store.tables.get(table)?.chain(*id);
-        let mut chains = rows.iter().map(chain);
-        chains.all(|chain| chain.is_some_and(|c| c.versions.iter().any(|v| v.commit == over)))
+        let is_over = |chain: &Chain| chain.versions.iter().any(|v| v.commit == over);
+        let mut chains = written
+            .replaced()
+            .map(|(table, id)| merge::chain(self, table, id));
+        chains.all(|chain| chain.is_some_and(is_over))
     }
 
     /// Puts what a writer left under what somebody has overwritten it with.

@@ -10,6 +10,7 @@
 use super::apply::{self, Births, Learnt};
 use super::between::Between;
 use super::footprint::Footprint;
+use super::merge;
 use super::run::{self, Attempt, Lesson, Scene, StepReads};
 use super::session::SessionState;
 use super::slip::Slipped;
@@ -684,7 +685,7 @@ impl World {
                 let kept = self.store.table_mut(table);
                 kept.unlearn(id, columns);
                 kept.unsettle_row(id, until);
-                if !kept.is_live(id) {
+                if merge::newest(self, table, id).is_none() {
                     // Somebody took it away since, or before: then it was put there again.
                     for row in [row, before] {
                         self.store.distrust(table, row, until);

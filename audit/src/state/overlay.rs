@@ -101,18 +101,21 @@ impl Overlay {
         self.tables.get(&table)
     }
 
-    /// The rows that it wrote, if it certainly wrote these and did nothing else.
-    pub fn replaced_alone(&self) -> Option<Vec<(TableId, RowId)>> {
-        let mut rows = Vec::new();
-        for (table, own) in &self.tables {
-            let beside = own.truncated || own.unseen || own.havoc.is_some();
-            let beside = beside || !own.inserted.is_empty() || !own.absent.is_empty();
-            if beside || own.replaced.values().any(|replaced| replaced.perhaps) {
-                return None;
-            }
-            rows.extend(own.replaced.keys().map(|id| (*table, *id)));
-        }
-        (self.catalog.is_none() && self.havoc_everything.is_none()).then_some(rows)
+    /// The rows that were there and that it wrote.
+    pub fn replaced(&self) -> impl Iterator<Item = (TableId, RowId)> + '_ {
+        let tables = self.tables.iter();
+        tables.flat_map(|(table, own)| own.replaced.keys().map(|id| (*table, *id)))
+    }
+
+    /// Whether it certainly wrote these, and did nothing else.
+    pub fn only_replaces(&self) -> bool {
+        let only_rows = self.catalog.is_none() && self.havoc_everything.is_none();
+        only_rows
+            && self.tables.values().all(|own| {
+                let beside = own.truncated || own.unseen || own.havoc.is_some();
+                let moved = !own.inserted.is_empty() || !own.absent.is_empty();
+                !beside && !moved && !own.replaced.values().any(|replaced| replaced.perhaps)
+            })
     }
 
     /// Whether there are rows in this table as it left them.

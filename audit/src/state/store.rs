@@ -117,12 +117,6 @@ impl Table {
         self.chains.get(id.0 as usize).filter(|c| !c.versions.is_empty())
     }
 
-    /// Whether a row is there now, as far as is known.
-    pub fn is_live(&self, id: RowId) -> bool {
-        let newest = self.chain(id).and_then(|chain| chain.versions.last());
-        newest.is_some_and(|version| version.row.is_some())
-    }
-
     pub fn chains(&self) -> impl Iterator<Item = (RowId, &Chain)> {
         let all = self.chains.iter().filter(|(_, c)| !c.versions.is_empty());
         all.map(|(at, c)| (RowId(at as u64), c))

@@ -365,9 +365,6 @@ impl Table {
         width: Option<usize>,
         sent: Nanos,
     ) -> bool {
-        if self.guessed.is_empty() {
-            return self.is_all_guessed(sent);
-        }
         let is_open = |guess: &Guess| sent <= guess.until;
         let is_met = |of: &[usize], key: &[Key], guess: &Guess| {
             is_open(guess) && self.shows(of, key, guess.is_moved(sent), width, &may_find)
@@ -391,12 +388,13 @@ impl Table {
     ) -> bool {
         let values: Vec<Value> = key.iter().map(|k| k.0.clone()).collect();
         let ids = self.candidates(columns, &values);
-        let Some(width) = width.filter(|_| moved || ids.is_empty()) else {
-            let versions = ids
-                .iter()
-                .filter_map(|id| self.chain(*id))
-                .flat_map(|c| &c.versions);
-            return ids.is_empty() || versions.filter_map(|v| v.row.as_ref()).any(may_find);
+        if !moved && !ids.is_empty() {
+            let chains = ids.iter().filter_map(|id| self.chain(*id));
+            let mut rows = chains.flat_map(|c| &c.versions).filter_map(|v| v.row.as_ref());
+            return rows.any(may_find);
+        }
+        let Some(width) = width else {
+            return true;
         };
         let mut cells = vec![Value::Unknown; width];
         for (column, value) in columns.iter().zip(values) {
